@@ -81,13 +81,14 @@ func (d *Decoder) Uint64() uint64 {
 func (d *Decoder) Int64() int64 { return int64(d.Uint64()) }
 
 // Bool reads a bool; a word other than 0 and 1 is ErrBadValue (RFC 4506, 4.4).
-func (d *Decoder) Bool() bool {
-	v := d.Uint32()
-	if v > 1 {
+func (d *Decoder) Bool() bool { return d.WordBool(d.Uint32()) }
+
+// WordBool returns the bool that the word w stands for, as Bool does.
+func (d *Decoder) WordBool(w uint32) bool {
+	if w > 1 {
 		d.Fail(ErrBadValue)
-		return false
 	}
-	return v == 1
+	return w == 1
 }
 
 // Fixed reads opaque[n] and its padding. The result aliases the message. The

@@ -100,12 +100,14 @@ func (e *Encoder) Uint64(v uint64) { e.buf = binary.BigEndian.AppendUint64(e.buf
 func (e *Encoder) Int64(v int64) { e.Uint64(uint64(v)) }
 
 // Bool appends a bool.
-func (e *Encoder) Bool(v bool) {
-	var w uint32
+func (e *Encoder) Bool(v bool) { e.Uint32(BoolWord(v)) }
+
+// BoolWord returns the word that stands for v.
+func BoolWord(v bool) uint32 {
 	if v {
-		w = 1
+		return 1
 	}
-	e.Uint32(w)
+	return 0
 }
 
 // Fixed appends opaque[len(b)] and its padding.
