@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,6 +49,18 @@ const (
 	// it read too slowly; Event.Count is how many.
 	Dropped Name = "dropped"
 )
+
+// Names lists the events, in the order of the constants.
+func Names() []Name {
+	return []Name{
+		ReadStart, ReadSplice, ReadVector, ReadDontCache, ReadDirect, ReadIODone, ReadDone,
+		WriteStart, WriteDone, Commit, FileOpen, FileClose, Fallback, ModeChange, ExportsReload,
+		ClientMount, ClientConnect, ClientDisconnect, Dropped,
+	}
+}
+
+// Known reports whether n is the name of an event.
+func Known(n Name) bool { return slices.Contains(Names(), n) }
 
 // Align is what statx said of a file's direct I/O; all zero where it said
 // nothing. Units are bytes.
@@ -248,6 +261,9 @@ func (s *Subscription) Next(ctx context.Context) (Event, bool) {
 		return Event{}, false
 	}
 }
+
+// Pending returns how many events can be had without waiting.
+func (s *Subscription) Pending() int { return len(s.ch) }
 
 // Close ends the stream. It may be called more than once.
 func (s *Subscription) Close() {

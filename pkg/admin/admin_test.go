@@ -1,0 +1,165 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/pkg/trace"
+)
+
+// fake is a backend that remembers what it was told.
+type fake struct {
+	bus    trace.Bus
+	change ModeChange
+}
+
+func (f *fake) Status() Status { return Status{Version: "v", PID: 7} }
+func (f *fake) IOMode() IOMode {
+	return IOMode{Read: "buffered", Write: "buffered", Exports: []ExportIOMode{}}
+}
+func (f *fake) SetIOMode(c ModeChange) (IOMode, error) {
+	if c.Export == "/gone" {
+		return IOMode{}, &NotFoundError{"no export at /gone"}
+	}
+	if c.Mode == "sideways" {
+		return IOMode{}, errors.New("no such mode")
+	}
+	f.change = c
+	return IOMode{Read: c.Mode}, nil
+}
+func (f *fake) Stats() Stats                  { return Stats{UptimeSeconds: 1} }
+func (f *fake) Exports() []Export             { return []Export{} }
+func (f *fake) Reload() (ReloadResult, error) { return ReloadResult{}, errors.New("exports:3: broken") }
+func (f *fake) Clients() []Connection         { return []Connection{} }
+func (f *fake) Trace() *trace.Bus             { return &f.bus }
+
+func start(t *testing.T) (*fake, *Client, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "a.sock")
+	f := new(fake)
+	s, err := Listen(path, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return f, NewClient(path), path
+}
+
+func TestSocketIsPrivate(t *testing.T) {
+	_, _, path := start(t)
+	fi, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fi.Mode().Perm() != 0o600 {
+		t.Errorf("mode of the socket is %o, want 600", fi.Mode().Perm())
+	}
+	if names, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".admin*")); len(names) > 0 {
+		t.Errorf("left behind: %v", names)
+	}
+}
+
+func TestASecondServerIsRefusedAndADeadSocketReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.sock")
+	s, err := Listen(path, new(fake))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(path, new(fake)); err == nil || !strings.Contains(err.Error(), "belongs to a server that runs") {
+		t.Errorf("second server: %v", err)
+	}
+	s.ln.Close() // as a killed server leaves it: the name is there, nobody listens
+	s2, err := Listen(path, new(fake))
+	if err != nil {
+		t.Fatalf("over a dead socket: %v", err)
+	}
+	s2.Close()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(path, new(fake)); err == nil || !strings.Contains(err.Error(), "isn't a socket") {
+		t.Errorf("over a file: %v", err)
+	}
+}
+
+func TestCalls(t *testing.T) {
+	f, c, _ := start(t)
+	ctx := context.Background()
+	var st Status
+	if err := c.Do(ctx, http.MethodGet, PathStatus, nil, &st); err != nil || st.PID != 7 {
+		t.Errorf("status: %+v, %v", st, err)
+	}
+	var m IOMode
+	if err := c.Do(ctx, http.MethodPut, PathIOMode, ModeChange{Op: "read", Mode: "direct"}, &m); err != nil || m.Read != "direct" {
+		t.Errorf("set: %+v, %v", m, err)
+	}
+	if f.change != (ModeChange{Op: "read", Mode: "direct"}) {
+		t.Errorf("the backend got %+v", f.change)
+	}
+	for _, tc := range []struct {
+		method, path string
+		body         any
+		want         string
+	}{
+		{http.MethodPut, PathIOMode, ModeChange{Op: "read", Mode: "sideways"}, "no such mode"},
+		{http.MethodPut, PathIOMode, ModeChange{Export: "/gone"}, "no export at /gone"},
+		{http.MethodPut, PathIOMode, map[string]string{"op": "read", "mod": "direct"}, `unknown field "mod"`},
+		{http.MethodPut, PathIOMode, strings.Repeat("x", maxBody), "too large"},
+		{http.MethodPost, PathReload, nil, "exports:3: broken"},
+		{http.MethodGet, "/v1/nothing", nil, "no such call"},
+		{http.MethodPost, PathStatus, nil, "no such call"},
+		{http.MethodGet, PathEvents + "?event=never", nil, `no such event: "never"`},
+		{http.MethodGet, PathEvents + "?client=host", nil, "must be an IP address"},
+	} {
+		err := c.Do(ctx, tc.method, tc.path, tc.body, nil)
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s %s: %v, want %q", tc.method, tc.path, err, tc.want)
+		}
+	}
+}
+
+func TestEvents(t *testing.T) {
+	f, c, _ := start(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil {
+			f.bus.Emit(trace.Event{Name: trace.ReadStart, Count: 1})
+			f.bus.Emit(trace.Event{Name: trace.ReadDirect, Count: 4096})
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	stop := errors.New("enough")
+	for _, tc := range []struct{ query, want string }{
+		{"?event=read_direct", `"event":"read_direct"`},
+		{"?event=read_direct&format=text", " read_direct "},
+	} {
+		n := 0
+		err := c.Stream(ctx, PathEvents+tc.query, func(line []byte) error {
+			if !strings.Contains(string(line), tc.want) {
+				t.Errorf("%s gave %s", tc.query, line)
+			}
+			if n++; n == 3 {
+				return stop
+			}
+			return nil
+		})
+		if err != stop {
+			t.Errorf("%s: %v", tc.query, err)
+		}
+	}
+}
+
+func TestClientSaysWhatToDo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none.sock")
+	err := NewClient(path).Do(context.Background(), http.MethodGet, PathStatus, nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "start `sluice serve`") || !strings.Contains(err.Error(), path) {
+		t.Errorf("no socket: %v", err)
+	}
+}

@@ -1,0 +1,168 @@
+// Package admin is the administrator's door: HTTP and JSON over a Unix socket.
+//
+// api.go holds what goes over the wire, and nothing else; server.go answers,
+// client.go asks (the subcommands of `sluice` are thin clients). Paths under
+// /v1/ and the JSON names are stable: docs/admin-api.md describes them and a
+// test compares the two.
+package admin
+
+import (
+	"time"
+
+	"sluice/pkg/stats"
+)
+
+// Paths of the API.
+const (
+	PathStatus  = "/v1/status"
+	PathIOMode  = "/v1/io-mode"
+	PathStats   = "/v1/stats"
+	PathExports = "/v1/exports"
+	PathReload  = "/v1/exports/reload"
+	PathClients = "/v1/clients"
+	PathEvents  = "/v1/events"
+)
+
+// Status says what is running.
+type Status struct {
+	Version       string    `json:"version"`
+	Commit        string    `json:"commit,omitempty"`
+	PID           int       `json:"pid"`
+	Started       time.Time `json:"started"`
+	UptimeSeconds float64   `json:"uptime_seconds"`
+	Listen        []string  `json:"listen"`
+	Rpcbind       string    `json:"rpcbind"`
+	State         string    `json:"state"`
+	Exports       int       `json:"exports"`
+	Connections   int       `json:"connections"`
+	Mode          IOMode    `json:"mode"`
+}
+
+// IOMode is the I/O cache mode of the server and the exports that differ.
+type IOMode struct {
+	Read    string         `json:"read"`
+	Write   string         `json:"write"`
+	Exports []ExportIOMode `json:"exports"`
+}
+
+// ExportIOMode is one export's override; an empty field follows the server.
+type ExportIOMode struct {
+	Path  string `json:"path"`
+	Read  string `json:"read,omitempty"`
+	Write string `json:"write,omitempty"`
+}
+
+// ModeChange is the body of PUT /v1/io-mode.
+type ModeChange struct {
+	// Op is "read" or "write".
+	Op string `json:"op"`
+	// Mode is buffered, dontcache, direct, the kernel's numbers 0 to 2, or,
+	// with Export, "default" to follow the server again.
+	Mode string `json:"mode"`
+	// Export is a path of the exports file; "" means the whole server.
+	Export string `json:"export,omitempty"`
+}
+
+// Export is one exported directory.
+type Export struct {
+	Path      string         `json:"path"`
+	Source    string         `json:"source"`
+	Clients   []ExportClient `json:"clients"`
+	ReadMode  string         `json:"read_mode"`
+	WriteMode string         `json:"write_mode"`
+	// Problem says why the export can't be served now; "" when it is.
+	Problem string `json:"problem,omitempty"`
+}
+
+// ExportClient is one client of an export with its options written out.
+type ExportClient struct {
+	Client  string `json:"client"`
+	Options string `json:"options"`
+}
+
+// ReloadResult is the answer of POST /v1/exports/reload.
+type ReloadResult struct {
+	Exports  int      `json:"exports"`
+	Warnings []string `json:"warnings"`
+}
+
+// Connection is one client connection.
+type Connection struct {
+	ID          uint64    `json:"id"`
+	Address     string    `json:"address"`
+	Connected   time.Time `json:"connected"`
+	IdleSeconds float64   `json:"idle_seconds"`
+	Calls       uint64    `json:"calls"`
+	BytesIn     uint64    `json:"bytes_in"`
+	BytesOut    uint64    `json:"bytes_out"`
+	InFlight    int       `json:"in_flight"`
+	QueuedBytes int64     `json:"queued_bytes"`
+}
+
+// Stats is what `sluice stats` shows. Every number counts since the start.
+type Stats struct {
+	UptimeSeconds float64            `json:"uptime_seconds"`
+	Read          []ModeStats        `json:"read"`
+	Write         []ModeStats        `json:"write"`
+	Fallbacks     []Count            `json:"fallbacks"`
+	FileCache     FileCacheStats     `json:"file_cache"`
+	Procedures    []ProcedureStats   `json:"procedures"`
+	RPC           RPCStats           `json:"rpc"`
+	Pools         map[string]float64 `json:"pools"`
+}
+
+// Count is a counter with the name of what it counts.
+type Count struct {
+	Name  string `json:"name"`
+	Count uint64 `json:"count"`
+}
+
+// ModeStats is the I/O done in one mode.
+type ModeStats struct {
+	Mode  string `json:"mode"`
+	Calls uint64 `json:"calls"`
+	Bytes uint64 `json:"bytes"`
+	// Excess counts bytes read for alignment alone and thrown away.
+	Excess  uint64        `json:"excess_bytes"`
+	Errors  uint64        `json:"errors"`
+	Latency stats.Latency `json:"latency"`
+}
+
+// FileCacheStats describes the file cache.
+type FileCacheStats struct {
+	Files          int     `json:"files"`
+	Open           int     `json:"open_descriptors"`
+	Budget         int     `json:"descriptor_budget"`
+	Hits           uint64  `json:"hits"`
+	Misses         uint64  `json:"misses"`
+	Acquisitions   uint64  `json:"acquisitions"`
+	Releases       uint64  `json:"releases"`
+	Evictions      uint64  `json:"evictions"`
+	MeanAgeSeconds float64 `json:"mean_age_seconds"`
+}
+
+// ProcedureStats counts the calls of one procedure.
+type ProcedureStats struct {
+	Name    string        `json:"name"`
+	Calls   uint64        `json:"calls"`
+	Latency stats.Latency `json:"latency"`
+}
+
+// RPCStats describes the transport.
+type RPCStats struct {
+	Connections      int     `json:"connections"`
+	Accepted         uint64  `json:"accepted"`
+	BytesIn          uint64  `json:"bytes_in"`
+	BytesOut         uint64  `json:"bytes_out"`
+	QueuedBytes      int64   `json:"queued_bytes"`
+	SlowInFlight     int     `json:"slow_in_flight"`
+	ReplyCacheHits   uint64  `json:"reply_cache_hits"`
+	ReplyCacheMisses uint64  `json:"reply_cache_misses"`
+	ReplyCacheSize   int     `json:"reply_cache_entries"`
+	Rejects          []Count `json:"rejects"`
+}
+
+// Error is the body of every answer that isn't 2xx.
+type Error struct {
+	Error string `json:"error"`
+}
