@@ -1,0 +1,305 @@
+// One cached file: its descriptors, opened when first wanted, and what goes
+// with them for as long as the file is cached.
+
+package filecache
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/pkg/trace"
+)
+
+// Kind says what a data descriptor is for.
+type Kind uint8
+
+// The kinds of data descriptor.
+const (
+	Read    Kind = iota // O_RDONLY
+	Write               // O_RDWR, else O_WRONLY
+	Direct              // O_RDONLY|O_DIRECT
+	NoAhead             // O_RDONLY with read-ahead off, for drop-behind reads
+	kinds
+)
+
+var kindNames = [kinds]string{"read", "write", "direct", "no_readahead"}
+
+// Align is what statx says of a file's direct I/O (STATX_DIOALIGN and
+// STATX_DIO_READ_ALIGN), in bytes, recorded when its first data descriptor is
+// opened.
+type Align struct {
+	Mem        uint32 // of buffers
+	Offset     uint32 // of offsets and lengths
+	ReadOffset uint32 // the same for reads, where it is smaller; else Offset
+	Direct     bool   // direct I/O works on this file
+	DontCache  bool   // RWF_DONTCACHE works on its file system
+}
+
+// File is one cached file. Its descriptors are valid while it is pinned.
+type File struct {
+	Key    Key
+	Mode   uint32 // st_mode at Insert: only its S_IFMT bits are to be trusted
+	Grants Grants
+	Order  Order // of buffered writes and direct reads
+
+	cache  *Cache
+	shard  *shard
+	fs     *fsState
+	pathFD int
+	born   time.Time
+
+	mu    sync.Mutex // held while a data descriptor is opened
+	data  [kinds]atomic.Int32
+	align atomic.Pointer[Align] // DontCache in it is not kept up to date
+
+	unstable atomic.Bool // written since the last sync began
+	sync     syncGate
+
+	// Under shard.mu.
+	pins       int
+	prev, next *File // in the idle list, when pins is 0
+	stamp      uint64
+	dead       bool // no longer in the cache
+	closeData  bool // close the data descriptors at the last release
+}
+
+// Pin adds a reference, for a second holder: the caller must hold one.
+func (f *File) Pin() {
+	f.shard.mu.Lock()
+	if f.pins == 0 {
+		panic("filecache: Pin of a file that is not pinned")
+	}
+	f.pins++
+	f.shard.pins++
+	f.shard.mu.Unlock()
+}
+
+// Release gives a reference back.
+func (f *File) Release() {
+	s := f.shard
+	s.mu.Lock()
+	if f.pins <= 0 {
+		s.mu.Unlock()
+		panic("filecache: Release of a file that is not pinned")
+	}
+	f.pins--
+	s.drops++
+	if f.pins > 0 {
+		s.mu.Unlock()
+		return
+	}
+	if f.dead {
+		s.mu.Unlock()
+		f.destroy()
+		return
+	}
+	f.stamp = f.cache.epoch.Load()
+	f.prev, f.next = s.idle.prev, &s.idle
+	f.prev.next, s.idle.prev = f, f
+	if f.prev == &s.idle {
+		s.oldest.Store(f.stamp)
+	}
+	if !f.closeData {
+		s.mu.Unlock()
+		return
+	}
+	// Taken out under the lock: whoever pins the file next opens new ones.
+	f.closeData = false
+	fds := f.takeData()
+	s.mu.Unlock()
+	f.close(fds[:])
+}
+
+func (f *File) takeData() (fds [kinds]int32) {
+	for i := range f.data {
+		fds[i] = f.data[i].Swap(-1)
+	}
+	return fds
+}
+
+func (f *File) close(fds []int32) {
+	for _, fd := range fds {
+		if fd >= 0 {
+			unix.Close(int(fd))
+			f.cache.open.Add(-1)
+		}
+	}
+}
+
+// destroy closes everything; f is unpinned and out of the cache.
+func (f *File) destroy() {
+	c := f.cache
+	fds := f.takeData()
+	f.close(fds[:])
+	f.close([]int32{int32(f.pathFD)})
+	age := time.Since(f.born)
+	c.closed.Add(1)
+	c.ageSum.Add(uint64(age))
+	if c.cfg.Trace.Enabled() {
+		c.cfg.Trace.Emit(trace.Event{Name: trace.FileClose, File: f.Key.String(), Duration: age})
+	}
+}
+
+// PathFD returns the O_PATH descriptor.
+func (f *File) PathFD() int { return f.pathFD }
+
+// FD returns the data descriptor of a kind, or -1 when none is open.
+func (f *File) FD(k Kind) int { return int(f.data[k].Load()) }
+
+// Open returns the data descriptor of a kind. If none is open it opens one
+// through /proc/self/fd, under the calling thread's credentials (the server's
+// own, for a caller whose permission was decided before). With !wait it
+// returns unix.EAGAIN instead of sleeping for a lease or for room; otherwise
+// unix.EMFILE says that no room came free. Errors are errnos;
+// unix.EOPNOTSUPP means that a direct descriptor was asked for a file without
+// direct I/O, unix.EINVAL that the file is not a regular one.
+func (f *File) Open(k Kind, wait bool) (int, error) {
+	if fd := f.data[k].Load(); fd >= 0 {
+		return int(fd), nil
+	}
+	if f.Mode&unix.S_IFMT != unix.S_IFREG {
+		return -1, unix.EINVAL // opening a device or a FIFO has effects
+	}
+	if wait {
+		f.mu.Lock()
+	} else if !f.mu.TryLock() {
+		return -1, unix.EAGAIN
+	}
+	defer f.mu.Unlock()
+	if fd := f.data[k].Load(); fd >= 0 {
+		return int(fd), nil
+	}
+	if f.align.Load() == nil {
+		a := readAlign(f.pathFD)
+		f.align.Store(&a)
+	}
+	if k == Direct && !f.align.Load().Direct {
+		return -1, unix.EOPNOTSUPP
+	}
+	fd, err := f.cache.Room(wait, func() (int, error) { return f.reopen(k, wait) })
+	if err != nil {
+		return -1, err
+	}
+	f.cache.open.Add(1)
+	if k == NoAhead {
+		// Without it the kernel would read ahead, and pages beyond this READ
+		// would look to the next one as if others had cached them.
+		if err := unix.Fadvise(fd, 0, 0, unix.FADV_RANDOM); err != nil {
+			f.close([]int32{int32(fd)})
+			return -1, err
+		}
+	}
+	if k == Read && f.fs.dontCache.Load() == dcUnknown {
+		f.fs.probe(fd)
+	}
+	f.data[k].Store(int32(fd))
+	if bus := f.cache.cfg.Trace; bus.Enabled() {
+		a := f.Align()
+		bus.Emit(trace.Event{Name: trace.FileOpen, File: f.Key.String(), Mode: kindNames[k],
+			Align: trace.Align{Mem: a.Mem, Offset: a.Offset, ReadOffset: a.ReadOffset, DontCache: a.DontCache}})
+	}
+	return fd, nil
+}
+
+func (f *File) reopen(k Kind, wait bool) (int, error) {
+	path := "/proc/self/fd/" + strconv.Itoa(f.pathFD)
+	try := func(flags int) (int, error) {
+		flags |= unix.O_CLOEXEC | unix.O_NOCTTY
+		// On a regular file O_NONBLOCK only keeps the open from waiting while
+		// another process gives back a lease (up to 45 s).
+		fd, err := openRetry(path, flags|unix.O_NONBLOCK)
+		if err == unix.EAGAIN && wait {
+			return openRetry(path, flags)
+		}
+		return fd, err
+	}
+	switch k {
+	case Write:
+		fd, err := try(unix.O_RDWR)
+		if err == unix.EACCES || err == unix.EPERM {
+			return try(unix.O_WRONLY)
+		}
+		return fd, err
+	case Direct:
+		return try(unix.O_RDONLY | unix.O_DIRECT)
+	default:
+		return try(unix.O_RDONLY)
+	}
+}
+
+func openRetry(path string, flags int) (int, error) {
+	for {
+		fd, err := unix.Open(path, flags, 0)
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// Reader is Open(Read, true).
+func (f *File) Reader() (int, error) { return f.Open(Read, true) }
+
+// Writer is Open(Write, true).
+func (f *File) Writer() (int, error) { return f.Open(Write, true) }
+
+// Direct is Open(Direct, true).
+func (f *File) Direct() (int, error) { return f.Open(Direct, true) }
+
+// readAlign asks statx. A kernel or file system that says nothing has no
+// direct I/O as far as this server is concerned: what alignment a read would
+// need could only be guessed.
+func readAlign(pathFD int) Align {
+	const mask = unix.STATX_DIOALIGN | unix.STATX_DIO_READ_ALIGN
+	var st unix.Statx_t
+	for {
+		err := unix.Statx(pathFD, "", unix.AT_EMPTY_PATH, mask, &st)
+		if err == nil {
+			break
+		}
+		if err != unix.EINTR {
+			return Align{}
+		}
+	}
+	if st.Mask&unix.STATX_DIOALIGN == 0 || st.Dio_mem_align == 0 || st.Dio_offset_align == 0 {
+		return Align{}
+	}
+	a := Align{Mem: st.Dio_mem_align, Offset: st.Dio_offset_align, ReadOffset: st.Dio_offset_align, Direct: true}
+	if st.Mask&unix.STATX_DIO_READ_ALIGN != 0 && st.Dio_read_offset_align != 0 {
+		a.ReadOffset = st.Dio_read_offset_align
+	}
+	if !pow2(a.Mem) || !pow2(a.Offset) || !pow2(a.ReadOffset) {
+		return Align{}
+	}
+	return a
+}
+
+func pow2(n uint32) bool { return n != 0 && n&(n-1) == 0 }
+
+// Align returns what was recorded when the first data descriptor was opened;
+// all zero before that.
+func (f *File) Align() Align {
+	p := f.align.Load()
+	if p == nil {
+		return Align{}
+	}
+	a := *p
+	a.DontCache = f.fs.dontCache.Load() == dcYes
+	return a
+}
+
+// probe finds out whether RWF_DONTCACHE works by a read so far out that no
+// file has data there: it brings nothing into the page cache.
+func (fs *fsState) probe(fd int) {
+	var b [1]byte
+	_, err := unix.Preadv2(fd, [][]byte{b[:]}, 1<<62, unix.RWF_DONTCACHE)
+	switch err {
+	case nil:
+		fs.dontCache.Store(dcYes)
+	case unix.EOPNOTSUPP, unix.EINVAL, unix.ENOSYS:
+		fs.dontCache.Store(dcNo)
+	}
+}

@@ -1,0 +1,649 @@
+package filecache
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/pkg/trace"
+)
+
+// keyOf makes a key from the kernel's own handle of path.
+func keyOf(t testing.TB, path string) *Key {
+	t.Helper()
+	h, _, err := unix.NameToHandleAt(unix.AT_FDCWD, path, 0)
+	if err != nil {
+		t.Fatalf("name_to_handle_at %s: %v", path, err)
+	}
+	k := &Key{FS: 1, Type: h.Type(), Len: uint8(h.Size())}
+	copy(k.Bytes[:], h.Bytes())
+	return k
+}
+
+func openPath(t testing.TB, path string) int {
+	t.Helper()
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// tempFile makes a file with data in a directory on disk.
+func tempFile(t testing.TB, dir, name, data string) string {
+	t.Helper()
+	p := filepath.Join(dir, name)
+	if err := os.WriteFile(p, []byte(data), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// newCache returns a cache that is checked at the end for descriptors and pins
+// left behind.
+func newCache(t testing.TB, cfg Config) *Cache {
+	c := New(cfg)
+	t.Cleanup(func() {
+		c.Close()
+		st := c.Stats()
+		if st.Descriptors != 0 || st.Files != 0 {
+			t.Errorf("left behind: %d descriptors, %d files", st.Descriptors, st.Files)
+		}
+		if st.Acquisitions != st.Releases {
+			t.Errorf("%d acquisitions, %d releases", st.Acquisitions, st.Releases)
+		}
+	})
+	return c
+}
+
+func insert(t testing.TB, c *Cache, path string) *File {
+	t.Helper()
+	return c.Insert(keyOf(t, path), openPath(t, path), unix.S_IFREG|0o644)
+}
+
+func readAll(t testing.TB, fd int) string {
+	t.Helper()
+	b := make([]byte, 100)
+	n, err := unix.Pread(fd, b, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b[:n])
+}
+
+func isOpen(fd int) bool {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil
+}
+
+func TestGetInsertOpen(t *testing.T) {
+	dir := t.TempDir()
+	c := newCache(t, Config{Budget: 100})
+	p := tempFile(t, dir, "a", "hello")
+	k := keyOf(t, p)
+	if _, ok := c.Get(k); ok {
+		t.Fatal("found in an empty cache")
+	}
+	f := insert(t, c, p)
+	for _, kind := range []Kind{Read, Write, NoAhead} {
+		if f.FD(kind) != -1 {
+			t.Fatal("descriptor before Open")
+		}
+		fd, err := f.Open(kind, false)
+		if err != nil {
+			t.Fatal(kind, err)
+		}
+		if again, err := f.Open(kind, false); again != fd || err != nil {
+			t.Fatal("second Open:", again, err)
+		}
+		if got := readAll(t, fd); got != "hello" {
+			t.Fatalf("read %q", got)
+		}
+		flags, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if flags&unix.FD_CLOEXEC == 0 {
+			t.Error("descriptor is inherited by programs that are run")
+		}
+	}
+	g, ok := c.Get(k)
+	if !ok || g != f {
+		t.Fatal("not found")
+	}
+	// A racing insert gives the newcomer's descriptor back.
+	fd2 := openPath(t, p)
+	if h := c.Insert(k, fd2, unix.S_IFREG); h != f {
+		t.Fatal("second file for one key")
+	}
+	if isOpen(fd2) {
+		t.Error("the newcomer's descriptor leaked")
+	}
+	f.Release()
+	f.Release()
+	f.Release()
+	st := c.Stats()
+	if st.Files != 1 || st.Descriptors != 4 || st.Hits != 1 || st.Misses != 1 || st.Acquisitions != 3 || st.Releases != 3 {
+		t.Errorf("%+v", st)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("Release of an unpinned file went unnoticed")
+		}
+	}()
+	f.Release()
+}
+
+func TestOpenOnlyRegular(t *testing.T) {
+	dir := t.TempDir()
+	p := filepath.Join(dir, "fifo")
+	if err := unix.Mkfifo(p, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := newCache(t, Config{Budget: 100})
+	f := c.Insert(keyOf(t, p), openPath(t, p), unix.S_IFIFO|0o600)
+	defer f.Release()
+	if _, err := f.Reader(); err != unix.EINVAL {
+		t.Fatalf("opened a FIFO: %v", err)
+	}
+}
+
+func TestDirectAlign(t *testing.T) {
+	c := newCache(t, Config{Budget: 100})
+	f := insert(t, c, tempFile(t, t.TempDir(), "a", "hello"))
+	defer f.Release()
+	if f.Align() != (Align{}) {
+		t.Error("alignment known before anything is open")
+	}
+	_, err := f.Direct()
+	a := f.Align()
+	if err == unix.EOPNOTSUPP && !a.Direct {
+		t.Skip("the file system of the test's temporary directory has no direct I/O")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !a.Direct || a.Mem == 0 || a.Offset == 0 || a.ReadOffset == 0 || a.ReadOffset > a.Offset {
+		t.Errorf("%+v", a)
+	}
+	if _, err := f.Reader(); err != nil {
+		t.Fatal(err)
+	}
+	if f.fs.dontCache.Load() == dcUnknown {
+		t.Error("RWF_DONTCACHE was not probed")
+	}
+}
+
+func TestTmpfsHasNoDirect(t *testing.T) {
+	dir, err := os.MkdirTemp("/dev/shm", "filecache")
+	if err != nil {
+		t.Skip("no tmpfs at /dev/shm:", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	c := newCache(t, Config{Budget: 100})
+	f := insert(t, c, tempFile(t, dir, "a", "hello"))
+	defer f.Release()
+	if _, err := f.Direct(); err != unix.EOPNOTSUPP {
+		t.Errorf("direct on tmpfs: %v", err)
+	}
+	if _, err := f.Reader(); err != nil {
+		t.Fatal(err)
+	}
+	if a := f.Align(); a != (Align{}) {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestLRUOrderAndBudget(t *testing.T) {
+	dir := t.TempDir()
+	const budget = 20
+	c := newCache(t, Config{Budget: budget})
+	var keys []*Key
+	for i := range 100 {
+		p := tempFile(t, dir, fmt.Sprint(i), "x")
+		k := keyOf(t, p)
+		keys = append(keys, k)
+		fd, err := c.Room(false, func() (int, error) { return openPath(t, p), nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Insert(k, fd, unix.S_IFREG).Release()
+		if f, ok := c.Get(keys[0]); ok { // kept warm
+			f.Release()
+		} else {
+			t.Fatalf("the file used last was evicted (insert %d)", i)
+		}
+		if st := c.Stats(); st.Descriptors > budget {
+			t.Fatalf("%d descriptors", st.Descriptors)
+		}
+	}
+	for i := 100 - budget + 2; i < 100; i++ {
+		f, ok := c.Get(keys[i])
+		if !ok {
+			t.Errorf("file %d of the newest is gone", i)
+			continue
+		}
+		f.Release()
+	}
+	if st := c.Stats(); st.Evictions != 100-budget {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestPinnedAreNeverClosed(t *testing.T) {
+	dir := t.TempDir()
+	c := newCache(t, Config{Budget: minBudget})
+	var held []*File
+	for i := range minBudget {
+		held = append(held, insert(t, c, tempFile(t, dir, fmt.Sprint(i), fmt.Sprint(i))))
+	}
+	opened := false
+	open := func() (int, error) { opened = true; return -1, errors.New("opened") }
+	if _, err := c.Room(false, open); err != unix.EAGAIN || opened {
+		t.Fatalf("room among pinned files: %v", err)
+	}
+	start := time.Now()
+	if _, err := c.Room(true, open); err != unix.EMFILE || opened {
+		t.Fatalf("room among pinned files: %v", err)
+	}
+	if time.Since(start) < maxWait/2 || c.Stats().Exhausted != 1 {
+		t.Error("did not wait, or did not count")
+	}
+	// One released while somebody waits makes room.
+	go func() {
+		time.Sleep(20 * time.Millisecond)
+		held[0].Release()
+	}()
+	if _, err := c.Room(true, open); !opened {
+		t.Fatalf("no room after a release: %v", err)
+	}
+	for i, f := range held[1:] {
+		c.evict()
+		fd := f.PathFD()
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil || st.Size != int64(len(fmt.Sprint(i+1))) {
+			t.Errorf("file %d: %v", i+1, err)
+		}
+		f.Release()
+	}
+}
+
+func TestCloseDataAndForget(t *testing.T) {
+	dir := t.TempDir()
+	c := newCache(t, Config{Budget: 100})
+	p := tempFile(t, dir, "a", "hello")
+	k := keyOf(t, p)
+	f := insert(t, c, p)
+	fd, err := f.Reader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.CloseData(k) // pinned: not yet
+	if got := readAll(t, fd); got != "hello" {
+		t.Fatal(got)
+	}
+	f.Release()
+	if isOpen(fd) {
+		t.Error("open after the last release")
+	}
+	f, _ = c.Get(k)
+	if fd, err = f.Reader(); err != nil {
+		t.Fatal("reopen:", err)
+	}
+	f.Release()
+	c.CloseData(k) // idle: now
+	if isOpen(fd) {
+		t.Error("open after CloseData of an idle file")
+	}
+	f, _ = c.Get(k)
+	if err := os.Remove(p); err != nil {
+		t.Fatal(err)
+	}
+	c.Forget(k)
+	c.Forget(k)
+	c.CloseData(k)
+	if _, ok := c.Get(k); ok {
+		t.Error("found after Forget")
+	}
+	path := f.PathFD()
+	if !isOpen(path) {
+		t.Error("closed while pinned")
+	}
+	f.Release()
+	if isOpen(path) {
+		t.Error("open after the last release")
+	}
+	c.Forget(k)
+}
+
+func TestPurge(t *testing.T) {
+	dir := t.TempDir()
+	c := newCache(t, Config{Budget: 100})
+	var held *File
+	for i := range 10 {
+		p := tempFile(t, dir, fmt.Sprint(i), "x")
+		k := keyOf(t, p)
+		k.FS = uint64(1 + i%2)
+		f := c.Insert(k, openPath(t, p), unix.S_IFREG)
+		if i == 1 {
+			held = f
+		} else {
+			f.Release()
+		}
+	}
+	c.Purge(2)
+	if st := c.Stats(); st.Files != 5 || st.Descriptors != 6 {
+		t.Errorf("%+v", st)
+	}
+	held.Release()
+	if st := c.Stats(); st.Files != 5 || st.Descriptors != 5 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestUnstableIsSyncedBeforeEviction(t *testing.T) {
+	dir := t.TempDir()
+	c := newCache(t, Config{Budget: minBudget})
+	f := insert(t, c, tempFile(t, dir, "dirty", "x"))
+	fd, err := f.Writer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.Pwrite(fd, []byte("new"), 0); err != nil {
+		t.Fatal(err)
+	}
+	f.MarkUnstable()
+	f.Release()
+	// Alone and unstable: eviction passes it over, a caller that may sleep syncs it.
+	c.cleans <- struct{}{} // no background syncs
+	c.cleans <- struct{}{}
+	c.cleans <- struct{}{}
+	c.cleans <- struct{}{}
+	if c.evict() {
+		t.Fatal("evicted a file with unstable writes")
+	}
+	if !c.cleanOldest() || f.Unstable() {
+		t.Fatal("not synced")
+	}
+	if !c.evict() {
+		t.Fatal("not evicted after the sync")
+	}
+	for range 4 {
+		<-c.cleans
+	}
+
+	// Under pressure they are synced in the background and go.
+	for i := range 200 {
+		p := tempFile(t, dir, fmt.Sprint(i), "x")
+		pfd, err := c.Room(true, func() (int, error) { return openPath(t, p), nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := c.Insert(keyOf(t, p), pfd, unix.S_IFREG)
+		if _, err := f.Writer(); err != nil {
+			t.Fatal(err)
+		}
+		if i%4 == 0 {
+			f.MarkUnstable()
+		}
+		f.Release()
+	}
+}
+
+func TestRacingUsers(t *testing.T) {
+	dir := t.TempDir()
+	c := newCache(t, Config{Budget: 24})
+	const files = 60
+	var paths [files]string
+	var keys [files]*Key
+	for i := range files {
+		paths[i] = tempFile(t, dir, fmt.Sprint(i), fmt.Sprintf("content %d", i))
+		keys[i] = keyOf(t, paths[i])
+	}
+	var wg sync.WaitGroup
+	for g := range 6 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			r := rand.New(rand.NewSource(int64(g)))
+			for range 1500 {
+				i := r.Intn(files)
+				f, ok := c.Get(keys[i])
+				if !ok {
+					fd, err := c.Room(true, func() (int, error) {
+						return unix.Open(paths[i], unix.O_PATH|unix.O_CLOEXEC, 0)
+					})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					f = c.Insert(keys[i], fd, unix.S_IFREG)
+				}
+				fd, err := f.Open(Kind(r.Intn(2)), true)
+				if err != nil {
+					t.Error(err)
+					f.Release()
+					return
+				}
+				if got, want := readAll(t, fd), fmt.Sprintf("content %d", i); got != want {
+					t.Errorf("descriptor of file %d reads %q", i, got)
+				}
+				switch r.Intn(20) {
+				case 0:
+					c.CloseData(keys[i])
+				case 1:
+					c.Forget(keys[i])
+				case 2:
+					f.MarkUnstable()
+				case 3:
+					f.Pin()
+					f.Release()
+				}
+				f.Release()
+			}
+		}()
+	}
+	wg.Wait()
+}
+
+// TestFewDescriptors runs itself in a process that may hold 128 descriptors
+// and has 11,000 files created and written through the cache.
+func TestFewDescriptors(t *testing.T) {
+	const env = "FILECACHE_FEW_DESCRIPTORS"
+	if os.Getenv(env) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestFewDescriptors$", "-test.v")
+		cmd.Env = append(os.Environ(), env+"=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "--- PASS: TestFewDescriptors") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	lim := unix.Rlimit{Cur: 128, Max: 128}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	c := newCache(t, Config{Budget: Budget(128)})
+	// Somebody else uses up most of what the budget leaves.
+	var others []int
+	defer func() {
+		for _, fd := range others {
+			unix.Close(fd)
+		}
+	}()
+	for range 40 {
+		others = append(others, openPath(t, dir))
+	}
+	var next atomic.Int32
+	var wg sync.WaitGroup
+	for range 12 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for {
+				i := int(next.Add(1))
+				if i > 11000 {
+					return
+				}
+				p := filepath.Join(dir, fmt.Sprint(i))
+				tmp, err := c.Room(true, func() (int, error) {
+					return unix.Open(p, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+				})
+				if err != nil {
+					t.Error("create:", err)
+					return
+				}
+				unix.Close(tmp)
+				k := &Key{FS: 1, Len: 8}
+				binary.LittleEndian.PutUint64(k.Bytes[:], uint64(i))
+				fd, err := c.Room(true, func() (int, error) { return unix.Open(p, unix.O_PATH|unix.O_CLOEXEC, 0) })
+				if err != nil {
+					t.Error("path:", err)
+					return
+				}
+				f := c.Insert(k, fd, unix.S_IFREG)
+				w, err := f.Writer()
+				if err == nil {
+					_, err = unix.Pwrite(w, []byte("x"), 0)
+				}
+				if err != nil {
+					t.Error("write:", err)
+				}
+				f.Release()
+			}
+		}()
+	}
+	wg.Wait()
+	st := c.Stats()
+	if st.Evictions < 10000 || st.Exhausted != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestBudget(t *testing.T) {
+	for _, tc := range []struct {
+		limit uint64
+		want  int
+	}{{0, 16}, {64, 16}, {128, 48}, {256, 128}, {1024, 512}, {20000, 10000}, {1 << 20, 65536}, {^uint64(0), 65536}} {
+		if got := Budget(tc.limit); got != tc.want {
+			t.Errorf("Budget(%d) = %d, want %d", tc.limit, got, tc.want)
+		}
+	}
+}
+
+func TestTraceOpenClose(t *testing.T) {
+	bus := new(trace.Bus)
+	sub := bus.Subscribe(10)
+	defer sub.Close()
+	c := newCache(t, Config{Budget: 100, Trace: bus})
+	f := insert(t, c, tempFile(t, t.TempDir(), "a", "hello"))
+	if _, err := f.Reader(); err != nil {
+		t.Fatal(err)
+	}
+	a := f.Align()
+	f.Release()
+	c.Forget(&f.Key)
+	e, _ := sub.Next(t.Context())
+	if e.Name != trace.FileOpen || e.Align.Offset != a.Offset || e.File == "" {
+		t.Errorf("%+v", e)
+	}
+	if e, _ = sub.Next(t.Context()); e.Name != trace.FileClose || e.File == "" {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestGrants(t *testing.T) {
+	var g Grants
+	s := Stamp{Mode: 0o644, UID: 1, CtimeSec: 5}
+	who := func(i int) Caller { return Caller{UID: uint32(i), GID: 7, Groups: 9} }
+	if g.Has(who(0), &s, MayRead) {
+		t.Error("granted by default")
+	}
+	g.Add(who(0), &s, MayRead)
+	if !g.Has(who(0), &s, MayRead) || g.Has(who(0), &s, MayRead|MayWrite) || g.Has(who(1), &s, MayRead) || g.Has(who(0), &s, 0) {
+		t.Error("one grant")
+	}
+	g.Add(who(0), &s, MayWrite)
+	if !g.Has(who(0), &s, MayRead|MayWrite) {
+		t.Error("grants do not add up")
+	}
+	for i := 1; i < 5; i++ {
+		g.Add(who(i), &s, MayRead)
+	}
+	if g.Has(who(0), &s, MayRead) || !g.Has(who(1), &s, MayRead) || !g.Has(who(4), &s, MayRead) {
+		t.Error("the oldest of five should have gone")
+	}
+	for _, later := range []Stamp{{0o600, 1, 0, 5, 0}, {0o644, 2, 0, 5, 0}, {0o644, 1, 0, 5, 1}, {0o644, 1, 3, 5, 0}} {
+		if g.Has(who(4), &later, MayRead) {
+			t.Errorf("holds although the attributes are now %+v", later)
+		}
+	}
+	g.Add(who(9), &Stamp{}, MayRead)
+	if g.Has(who(4), &s, MayRead) || g.Has(who(4), &Stamp{}, MayRead) {
+		t.Error("survived a new stamp")
+	}
+}
+
+func TestHotGetDoesNotAllocate(t *testing.T) {
+	c := newCache(t, Config{Budget: 100})
+	p := tempFile(t, t.TempDir(), "a", "x")
+	k := keyOf(t, p)
+	f := insert(t, c, p)
+	if _, err := f.Reader(); err != nil {
+		t.Fatal(err)
+	}
+	f.Release()
+	if n := testing.AllocsPerRun(1000, func() {
+		f, _ := c.Get(k)
+		if fd, err := f.Reader(); fd < 0 || err != nil {
+			t.Fatal(err)
+		}
+		f.Release()
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkGetRelease(b *testing.B) {
+	c := newCache(b, Config{Budget: 2000})
+	var keys [1024]Key
+	for i := range keys {
+		k := &keys[i]
+		*k = Key{FS: 1, Type: 1, Len: 8}
+		binary.LittleEndian.PutUint32(k.Bytes[:], uint32(i+12))
+		binary.LittleEndian.PutUint32(k.Bytes[4:], uint32(i)*77)
+		c.Insert(k, openPath(b, "/"), unix.S_IFDIR).Release()
+	}
+	b.ReportAllocs()
+	b.Run("one", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			f, _ := c.Get(&keys[i&1023])
+			f.Release()
+		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.RunParallel(func(pb *testing.PB) {
+			for i := 0; pb.Next(); i++ {
+				f, _ := c.Get(&keys[i&1023])
+				f.Release()
+			}
+		})
+	})
+	b.Run("parallel_one_file", func(b *testing.B) {
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				f, _ := c.Get(&keys[0])
+				f.Release()
+			}
+		})
+	})
+}
