@@ -7,7 +7,10 @@
 
 package xdr
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // Decoder reads one message. The zero value is an empty message. A Decoder is
 // not safe for concurrent use.
@@ -34,32 +37,31 @@ func (d *Decoder) Fail(err error) {
 	d.off = len(d.buf)
 }
 
-// short is the failure of the scalar reads, out of line to keep them small
-// enough to be inlined.
+// short is ErrShort out of line, so that Next is small enough to be inlined.
 //
 //go:noinline
-func (d *Decoder) short() { d.Fail(ErrShort) }
+func (d *Decoder) short() []byte {
+	d.Fail(ErrShort)
+	return nil
+}
 
-// Next returns the next n bytes, without any padding, or nil with the error
-// set when fewer are left. Generated code reads runs of scalars through it.
-func (d *Decoder) Next(n int) []byte {
-	if uint(n) > uint(len(d.buf)-d.off) {
-		d.short()
-		return nil
+// Next passes over the next n bytes and returns them with whatever follows
+// them in the message, or nil with the error set when fewer are left. It is for
+// generated code, which reads runs of scalars through it.
+func (d *Decoder) Next(n int) (b []byte) {
+	if b = d.buf[d.off:]; len(b) < n {
+		return d.short()
 	}
-	b := d.buf[d.off : d.off+n : d.off+n]
 	d.off += n
-	return b
+	return
 }
 
 // Uint32 reads an unsigned int (RFC 4506, 4.2).
 func (d *Decoder) Uint32() uint32 {
-	b := d.buf[d.off:]
-	if len(b) < 4 {
-		d.short()
+	b := d.Next(4)
+	if b == nil {
 		return 0
 	}
-	d.off += 4
 	return binary.BigEndian.Uint32(b)
 }
 
@@ -68,12 +70,10 @@ func (d *Decoder) Int32() int32 { return int32(d.Uint32()) }
 
 // Uint64 reads an unsigned hyper (RFC 4506, 4.5).
 func (d *Decoder) Uint64() uint64 {
-	b := d.buf[d.off:]
-	if len(b) < 8 {
-		d.short()
+	b := d.Next(8)
+	if b == nil {
 		return 0
 	}
-	d.off += 8
 	return binary.BigEndian.Uint64(b)
 }
 
@@ -95,25 +95,37 @@ func (d *Decoder) WordBool(w uint32) bool {
 // padding's value is not looked at: RFC 4506 wants zeros, and Linux, like most
 // peers, takes anything.
 func (d *Decoder) Fixed(n int) []byte {
-	left := len(d.buf) - d.off
-	if uint(n) > uint(left) || n+pad(n) > left {
+	b := d.buf[d.off:]
+	if uint(n) > uint(len(b)) || n+pad(n) > len(b) {
 		d.short()
 		return nil
 	}
-	b := d.buf[d.off : d.off+n : d.off+n]
 	d.off += n + pad(n)
-	return b
+	return b[:n:n]
 }
 
 // Opaque reads opaque<max> or string<max>. The result aliases the message; a
-// length above max is ErrTooLong.
+// length above max is ErrTooLong. It is written out, not made of Uint32 and
+// Fixed, because every call of the protocols begins with one, the handle.
 func (d *Decoder) Opaque(max int) []byte {
-	n := d.Uint32()
-	if uint64(n) > uint64(max) {
+	b := d.buf[d.off:]
+	if len(b) < 4 {
+		d.short()
+		return nil
+	}
+	n := uint64(binary.BigEndian.Uint32(b))
+	b = b[4:]
+	if n > uint64(max) {
 		d.Fail(ErrTooLong)
 		return nil
 	}
-	return d.Fixed(int(n))
+	padded := (n + 3) &^ 3
+	if padded > uint64(len(b)) {
+		d.short()
+		return nil
+	}
+	d.off += 4 + int(padded)
+	return b[:n:n]
 }
 
 // Count reads the length of a variable-length array of at most max elements,
@@ -131,3 +143,7 @@ func (d *Decoder) Count(max, minSize int) int {
 	}
 	return int(n)
 }
+
+// Resize returns s with n elements, whatever they hold, in s's memory if it is
+// large enough. Generated code decodes arrays into it.
+func Resize[S ~[]E, E any](s S, n int) S { return slices.Grow(s[:0], n)[:n] }

@@ -257,9 +257,7 @@ func (p *printer) decode(f place) {
 	case kArray, kSlice:
 		i := index(x)
 		if t.kind == kSlice {
-			n := "n" + i
-			p.ln("%s := d.Count(%s, %d)", n, t.limit(), t.elem.min)
-			p.ln("%s = slices.Grow(%s[:0], %s)[:%s]", x, x, n, n)
+			p.ln("%s = xdr.Resize(%s, d.Count(%s, %d))", x, x, t.limit(), t.elem.min)
 		}
 		p.ln("for %s := range %s {", i, x)
 		p.decode(place{x + "[" + i + "]", t.elem})

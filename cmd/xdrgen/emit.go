@@ -49,9 +49,6 @@ func emit(s *spec) ([]byte, error) {
 	if bytes.Contains(body.Bytes(), []byte("binary.")) {
 		p.ln("%q", "encoding/binary")
 	}
-	if bytes.Contains(body.Bytes(), []byte("slices.")) {
-		p.ln("%q", "slices")
-	}
 	if bytes.Contains(body.Bytes(), []byte("strconv.")) {
 		p.ln("%q", "strconv")
 	}
@@ -243,10 +240,11 @@ func emitTest(s *spec) ([]byte, error) {
 	p.header(s)
 	p.ln("import %q", "sluice/xdr/xdrtest")
 	p.ln("")
-	p.ln("// allTypes lists every type of %s.", s.source)
+	p.ln("// allTypes lists every type of %s, but for those that end in a @count: they", s.source)
+	p.ln("// are not whole without what the caller adds.")
 	p.ln("var allTypes = []xdrtest.New{")
 	for _, d := range s.decls {
-		if t, ok := d.(*typ); ok {
+		if t, ok := d.(*typ); ok && !t.counted() {
 			p.ln("func() xdrtest.Type { return new(%s) },", t.goName)
 		}
 	}

@@ -82,8 +82,17 @@ func (r *resolver) checkAnnotations(t *tree) {
 	}
 }
 
+// exported makes sure that name, which comes of the definition at h, can be
+// seen from other packages (and so is no keyword of Go's).
+func (r *resolver) exported(h *defHead, name string) {
+	if name == "" || name[0] < 'A' || name[0] > 'Z' {
+		r.fail(h.pos, "%s would be called %q in Go, which does not begin with a capital letter", h.name, name)
+	}
+}
+
 // claim makes sure that no two definitions get the same name in Go.
 func (r *resolver) claim(h *defHead, name string) {
+	r.exported(h, name)
 	if other, ok := r.goSeen[name]; ok {
 		if other == h.name {
 			r.fail(h.pos, "%s is defined twice", h.name)
@@ -145,6 +154,9 @@ func (r *resolver) length(t *typ, v *value) {
 	n := r.eval(*v)
 	if n < 0 || n > 1<<31-1 {
 		r.fail(v.pos, "length %s is not between 0 and 2^31-1", v.text)
+	}
+	if n == 0 && t.kind != kOpaque && t.kind != kSlice {
+		r.fail(v.pos, "array of fixed length 0")
 	}
 	t.n, t.nText = n, v.text
 }
@@ -243,6 +255,9 @@ func (r *resolver) declared(d *decl) *typ {
 		r.fail(d.typ.pos, "void where a type is needed")
 	}
 	elem := r.lookup(d.typ)
+	if elem.counted() {
+		r.fail(d.typ.pos, "%s ends in a @count, so nothing can come after it: it cannot be part of another type", elem.xdr)
+	}
 	t := &typ{elem: elem}
 	switch d.shape {
 	case plain:
@@ -272,7 +287,6 @@ func (r *resolver) declared(d *decl) *typ {
 // bytes returns the type of an opaque or string declaration.
 func (r *resolver) bytes(d *decl) *typ {
 	t := &typ{}
-	r.length(t, d.size)
 	switch {
 	case d.shape == fixed && d.typ.name == "opaque":
 		t.kind = kFixed
@@ -281,6 +295,7 @@ func (r *resolver) bytes(d *decl) *typ {
 	default:
 		r.fail(d.pos, "%s %s needs a limit in <> (or, for opaque, a length in [])", d.typ.name, d.name)
 	}
+	r.length(t, d.size)
 	if d.annotation != nil {
 		if d.annotation.text != "@payload" || t.kind != kOpaque {
 			r.fail(d.annotation.pos, "%s does not fit %s: @payload is for opaque<>, @count for other <> arrays", d.annotation.text, d.name)
@@ -322,6 +337,7 @@ func (r *resolver) structFields(t *typ, d *structDef) {
 
 func (r *resolver) field(d *decl, t *typ, seen map[string]bool) field {
 	n := goName(d.name)
+	r.exported(&defHead{name: d.name, pos: d.pos}, n)
 	if seen[n] {
 		r.fail(d.pos, "second field called %s in Go", n)
 	}
@@ -444,14 +460,15 @@ const (
 	done      = 2
 )
 
-// measure fills in the size (-1: it varies) and the smallest size of t, and
-// finds the types that contain themselves other than through an array or list.
+// measure fills in the size (-1: it varies) and the smallest size of t. It
+// refuses types that contain themselves: how deep a message may nest them has
+// no bound. The nodes of linked lists do not, since their link is gone.
 func (r *resolver) measure(t *typ, at pos) {
 	switch t.state {
 	case done:
 		return
 	case measuring:
-		r.fail(at, "%s contains itself: make it an array, or the node of a linked list (last field: %s *next)", t.xdr, t.xdr)
+		r.fail(at, "%s contains itself, to any depth: only a linked list may (last field: %s *next)", t.xdr, t.xdr)
 	}
 	t.state = measuring
 	add := func(e *typ, times int) {
@@ -474,10 +491,8 @@ func (r *resolver) measure(t *typ, at pos) {
 		add(t.elem, int(t.n))
 	case kNamed:
 		add(t.elem, 1)
-	case kOptional: // held by value in Go
+	case kSlice, kList, kOptional, kCount:
 		r.measure(t.elem, at)
-		t.size, t.min = -1, 4
-	case kSlice, kList, kCount:
 		t.size, t.min = -1, 4
 	}
 	t.state = done

@@ -162,3 +162,8 @@ func (t *typ) limit() string {
 func (t *typ) hasMethods() bool {
 	return t.kind == kEnum || t.kind == kStruct || t.kind == kUnion || t.kind == kNamed
 }
+
+// counted tells whether t is a struct that ends in a @count.
+func (t *typ) counted() bool {
+	return t.kind == kStruct && len(t.fields) > 0 && t.fields[len(t.fields)-1].t.kind == kCount
+}

@@ -3,7 +3,6 @@
 package mount3
 
 import (
-	"slices"
 	"strconv"
 
 	"sluice/xdr"
@@ -148,8 +147,7 @@ func (v *Mountres3Ok) Encode(e *xdr.Encoder) {
 // Decode reads v from d.
 func (v *Mountres3Ok) Decode(d *xdr.Decoder) {
 	v.Fhandle = d.Opaque(FHSIZE3)
-	ni := d.Count(xdr.Unbounded, 4)
-	v.AuthFlavors = slices.Grow(v.AuthFlavors[:0], ni)[:ni]
+	v.AuthFlavors = xdr.Resize(v.AuthFlavors, d.Count(xdr.Unbounded, 4))
 	for i := range v.AuthFlavors {
 		v.AuthFlavors[i] = d.Int32()
 	}

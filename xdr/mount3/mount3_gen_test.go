@@ -4,7 +4,8 @@ package mount3
 
 import "sluice/xdr/xdrtest"
 
-// allTypes lists every type of mount3.x.
+// allTypes lists every type of mount3.x, but for those that end in a @count: they
+// are not whole without what the caller adds.
 var allTypes = []xdrtest.New{
 	func() xdrtest.Type { return new(Mountstat3) },
 	func() xdrtest.Type { return new(Fhstatus) },

@@ -4,7 +4,8 @@ package nfs3
 
 import "sluice/xdr/xdrtest"
 
-// allTypes lists every type of nfs3.x.
+// allTypes lists every type of nfs3.x, but for those that end in a @count: they
+// are not whole without what the caller adds.
 var allTypes = []xdrtest.New{
 	func() xdrtest.Type { return new(Nfsstat3) },
 	func() xdrtest.Type { return new(Ftype3) },

@@ -4,7 +4,8 @@ package rpcb
 
 import "sluice/xdr/xdrtest"
 
-// allTypes lists every type of rpcb.x.
+// allTypes lists every type of rpcb.x, but for those that end in a @count: they
+// are not whole without what the caller adds.
 var allTypes = []xdrtest.New{
 	func() xdrtest.Type { return new(Mapping) },
 	func() xdrtest.Type { return new(Pmapnode) },

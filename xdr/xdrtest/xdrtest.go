@@ -9,11 +9,13 @@ package xdrtest
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"math/rand/v2"
 	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"sluice/xdr"
@@ -212,4 +214,42 @@ func Allocs(t *testing.T, types []New, except ...string) {
 			}
 		}
 	}
+}
+
+// Golden checks that v encodes as wire and that wire decodes as v. wire is
+// written as words: hexadecimal bytes, or text in double quotes, between white
+// space; // begins a comment.
+func Golden(t *testing.T, v Type, wire string) {
+	t.Helper()
+	want := Wire(t, wire)
+	typ := reflect.TypeOf(v).Elem()
+	new := func() Type { return reflect.New(typ).Interface().(Type) }
+	got, rest := decode(t, new, want)
+	if rest != 0 || !reflect.DeepEqual(got, v) {
+		t.Errorf("%s: decoded as\n%+v, %d bytes left, want\n%+v", typ.Name(), got, rest, v)
+	}
+	if b := encode(t, v); !bytes.Equal(b, want) {
+		t.Errorf("%s: encoded as\n%x, want\n%x", typ.Name(), b, want)
+	}
+}
+
+// Wire returns the bytes that Golden's notation stands for.
+func Wire(t testing.TB, wire string) []byte {
+	t.Helper()
+	var b []byte
+	for line := range strings.Lines(wire) {
+		line, _, _ = strings.Cut(line, "//")
+		for _, f := range strings.Fields(line) {
+			if text, ok := strings.CutPrefix(f, `"`); ok {
+				b = append(b, strings.TrimSuffix(text, `"`)...)
+				continue
+			}
+			raw, err := hex.DecodeString(f)
+			if err != nil {
+				t.Fatalf("%q: %v", f, err)
+			}
+			b = append(b, raw...)
+		}
+	}
+	return b
 }
