@@ -1,11 +1,15 @@
-// What a server is made of, and the limits it keeps.
+// What a server is made of, the limits it keeps, and whom it tells.
 
 package rpc
 
 import (
+	"errors"
+	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
 )
 
 // MaxCachedReply is the largest reply, in bytes with its header, that the
@@ -18,7 +22,7 @@ const MaxCachedReply = 512
 type Observer interface {
 	// Call: a procedure has answered. ns is the time from the call's arrival
 	// to the end of its procedure; in and out are the bytes of the call and
-	// of its reply, with their headers.
+	// of its reply, with their record marks (out is 0 when there is none).
 	Call(c *Call, ns int64, in, out int)
 	// Reject: a call or a connection was refused.
 	Reject(r Reason)
@@ -29,6 +33,34 @@ type Observer interface {
 
 // Reason says why a call or connection was refused; it indexes Stats.Rejects.
 type Reason uint8
+
+const (
+	ReasonRPCMismatch  Reason = iota // an RPC version other than 2
+	ReasonAuth                       // AUTH_ERROR
+	ReasonProgUnavail                // PROG_UNAVAIL
+	ReasonProgMismatch               // PROG_MISMATCH
+	ReasonProcUnavail                // PROC_UNAVAIL
+	ReasonGarbageArgs                // GARBAGE_ARGS
+	ReasonSystemErr                  // SYSTEM_ERR
+	ReasonConnLimit                  // a connection past MaxConns
+	ReasonDescriptors                // accept failed for want of descriptors or memory
+	NumReasons
+)
+
+var reasonNames = [NumReasons]string{
+	"rpc_mismatch", "auth_error", "prog_unavail", "prog_mismatch", "proc_unavail",
+	"garbage_args", "system_err", "connection_limit", "descriptor_limit",
+}
+
+func (r Reason) String() string { return reasonNames[r] }
+
+// Why the server closes a connection, besides errors of its socket.
+const (
+	reasonStalled  = "closed: too many replies queued, and it has stalled longest"
+	reasonIdle     = "closed: idle"
+	reasonUnfilled = "closed: an unfinished call held memory that others wait for"
+	reasonShutdown = "closed: the server shuts down"
+)
 
 // Config makes a server. Zero values stand for the defaults given.
 type Config struct {
@@ -41,25 +73,85 @@ type Config struct {
 	// OnConnect is called before the first call of a connection, to set its Data.
 	OnConnect func(*Conn)
 
-	Threads     int // service threads; 0: one per core
-	SlowThreads int // at most so many slow threads; 64
-	SlowPerConn int // at most so many of them for one connection; SlowThreads/2
-	SlowQueue   int // calls waiting for a slow thread; 1024
-	MaxInFlight int // calls of one connection that are queued or run on slow threads; 128
+	Threads      int // service threads; 0: one per core
+	SpareThreads int // further ones, for when procedures sleep on those; 16
+	SlowThreads  int // at most so many slow threads; 64
+	SlowPerConn  int // at most so many of them for one connection; SlowThreads/2
+	SlowQueue    int // calls waiting for a slow thread; 1024
+	MaxInFlight  int // calls of one connection that are queued or run on slow threads; 128
 
 	MaxRecord    int   // bytes of one call; 1 MiB + 4 KiB
-	RecordMemory int64 // bytes of all incomplete and waiting calls; 128 MiB
+	RecordMemory int64 // bytes of all incomplete and waiting calls; 128 MiB, and enough for every thread
 
 	MaxQueuedPerConn int   // bytes of replies queued before a connection is no longer read; 1 MiB
 	MaxQueuedTotal   int64 // bytes of replies queued for all; past it the longest stalled connection is closed; 256 MiB
 
-	MaxConns    int           // 0: from RLIMIT_NOFILE
+	MaxConns    int           // 0: half of RLIMIT_NOFILE, at most 65536
 	IdleTimeout time.Duration // a connection with nothing in flight is closed after it; 6 min
 	UserTimeout time.Duration // TCP_USER_TIMEOUT: sent bytes that are not acknowledged; 3 min
 
-	CacheEntries int           // replies kept, in each part of the cache; 16384
+	CacheEntries int           // replies kept, in each of the two parts of the cache (see Proc.Bulk); 16384
 	CacheAge     time.Duration // for how long; 120 s
 
 	Observer Observer
 	Log      zerolog.Logger
+
+	poison bool // tests: overwrite record buffers that are given back
+}
+
+func setDefault[T int | int64 | time.Duration](v *T, d T) {
+	if *v == 0 {
+		*v = d
+	}
+}
+
+func (c *Config) complete() error {
+	setDefault(&c.Threads, runtime.NumCPU())
+	setDefault(&c.SpareThreads, 16)
+	setDefault(&c.SlowThreads, 64)
+	setDefault(&c.SlowPerConn, max(c.SlowThreads/2, 1))
+	setDefault(&c.SlowQueue, 1024)
+	setDefault(&c.MaxInFlight, 128)
+	setDefault(&c.MaxRecord, 1<<20+4<<10)
+	setDefault(&c.MaxQueuedPerConn, 1<<20)
+	setDefault(&c.MaxQueuedTotal, 256<<20)
+	setDefault(&c.IdleTimeout, 6*time.Minute)
+	setDefault(&c.UserTimeout, 3*time.Minute)
+	setDefault(&c.CacheEntries, 16384)
+	setDefault(&c.CacheAge, 120*time.Second)
+	if c.MaxConns == 0 {
+		var lim unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+			return fmt.Errorf("rpc: cannot read the descriptor limit: %w", err)
+		}
+		c.MaxConns = int(min(max(lim.Cur/2, 16), 65536))
+	}
+	for _, v := range []int{c.Threads, c.SpareThreads, c.SlowThreads, c.SlowPerConn, c.SlowQueue, c.MaxInFlight,
+		c.MaxQueuedPerConn, int(c.MaxQueuedTotal), c.MaxConns, c.CacheEntries, int(c.IdleTimeout), int(c.UserTimeout), int(c.CacheAge)} {
+		if v < 0 {
+			return errors.New("rpc: a limit in the configuration is negative")
+		}
+	}
+	if c.MaxRecord < 1<<10 || c.MaxRecord > 1<<30 {
+		return fmt.Errorf("rpc: a record limit of %d bytes is not between 1 KiB and 1 GiB", c.MaxRecord)
+	}
+	// Every thread needs its pocket, and one more thread's worth must be left
+	// for the queues.
+	pocket := newPool(0, c.MaxRecord, readSize).pocket
+	need := pocket * int64(c.Threads+c.SpareThreads+2)
+	if c.RecordMemory == 0 {
+		c.RecordMemory = max(128<<20, need)
+	}
+	if c.RecordMemory < need {
+		return fmt.Errorf("rpc: %d bytes of record memory are too few: %d threads need %d; raise the memory or lower the record limit",
+			c.RecordMemory, c.Threads+c.SpareThreads, need)
+	}
+	seen := map[uint32]bool{}
+	for _, p := range c.Programs {
+		if seen[p.Prog] || len(p.Versions) == 0 {
+			return fmt.Errorf("rpc: program %d (%s) is given twice or has no version", p.Prog, p.Name)
+		}
+		seen[p.Prog] = true
+	}
+	return nil
 }

@@ -1,9 +1,24 @@
-// A client's connection.
+// A client's connection, and the table that events find it through.
+//
+// One service thread at a time reads a connection (busy); any thread may send
+// on it, one at a time (sending). Who finds either taken leaves its work where
+// the holder looks before it lets go, so that nobody waits. A connection is
+// never reused and its descriptor is closed only when it is neither busy nor
+// sending: what is meant for one client cannot reach another that was given
+// the same number.
+//
+// Interest is one-shot. Whoever changes what a connection waits for calls
+// rearm; while it is busy that is the reader's last act.
 
 package rpc
 
 import (
 	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 type peer struct{ remote, local netip.AddrPort }
@@ -15,8 +30,40 @@ type Conn struct {
 	// that what hangs here guards itself.
 	Data any
 
-	id   uint64
-	peer peer
+	id    uint64
+	peer  peer
+	srv   *Server
+	fd    int
+	slot  uint32
+	gen   uint32
+	since time.Time
+
+	calls, bytesIn, bytesOut atomic.Uint64
+
+	// Owned by the thread that has set busy.
+	in    assembly
+	held  *buffer // records that were read but may not run yet
+	nheld int     // their bytes
+	large bool    // the last record was large, so the next may be
+
+	mu       sync.Mutex
+	busy     bool   // a service thread reads it
+	sending  bool   // a thread sends on it
+	closed   bool   // no longer in the table; waits for busy and sending to end
+	gone     bool   // released
+	eof      bool   // the client has sent its last byte
+	draining bool   // shutting down: read no more
+	waiting  bool   // in a queue for memory or for a place on the slow pool
+	stalled  bool   // a limit was hit: read again when half of it is free
+	reason   string // why it was closed
+	armed    uint32 // events asked for
+	ev       unix.EpollEvent
+	inflight int       // calls on the slow pool
+	out      []segment // replies that the socket did not take
+	outSpare []segment // the other of two slices that take turns
+	queued   int       // bytes in out, or being sent from there
+	progress int64     // when the queue last moved or began
+	active   int64     // when it was last served
 }
 
 // Peer is the client's address and port; an IPv4 client has an IPv4 address.
@@ -34,3 +81,180 @@ func (c *Conn) Plain() bool { return true }
 
 // Peer is the caller's address and port.
 func (c *Call) Peer() netip.AddrPort { return c.peer.remote }
+
+// unlock ends a critical section, and the connection if that was what it
+// waited for.
+func (c *Conn) unlock() {
+	last := c.closed && !c.gone && !c.busy && !c.sending
+	if last {
+		c.gone = true
+	}
+	c.mu.Unlock()
+	if last {
+		c.release()
+	}
+}
+
+// shut starts the end of the connection; the lock is held.
+func (c *Conn) shut(reason string) {
+	if c.closed {
+		return
+	}
+	c.closed, c.reason = true, reason
+	c.srv.table.remove(c)
+	c.srv.poll.ctl(unix.EPOLL_CTL_DEL, c.fd, &c.ev)
+	unix.Shutdown(c.fd, unix.SHUT_RDWR)
+	n := size(c.out)
+	releaseAll(c.out)
+	c.out, c.outSpare = nil, nil
+	c.queued -= n
+	c.srv.queued.Add(-int64(n))
+}
+
+// close is shut for those who don't hold the lock.
+func (c *Conn) close(reason string) {
+	c.mu.Lock()
+	c.shut(reason)
+	c.unlock()
+}
+
+// release gives everything back; nobody uses the connection any more.
+func (c *Conn) release() {
+	unix.Close(c.fd)
+	c.srv.queued.Add(-int64(c.queued))
+	c.srv.pool.put(c.in.buf)
+	c.srv.pool.put(c.held)
+	c.in, c.held = assembly{}, nil
+	c.mu.Lock()
+	waiting := c.waiting
+	c.mu.Unlock()
+	if waiting {
+		c.srv.pool.remove(c)
+		c.srv.slow.remove(c)
+	}
+	c.srv.disconnected(c)
+}
+
+// mayRead reports whether the connection is within its limits; the lock is held.
+func (c *Conn) mayRead() bool {
+	if c.eof && c.held == nil || c.draining || c.waiting {
+		return false
+	}
+	limit, calls := c.srv.queueLimit(), c.srv.cfg.MaxInFlight
+	if c.stalled {
+		if c.queued > limit/2 || c.inflight > calls/2 {
+			return false
+		}
+		c.stalled = false
+	}
+	return c.queued <= limit && c.inflight < calls
+}
+
+// rearm asks for the events that the connection waits for; the lock is held.
+// While it is busy, the reader does it in the end.
+func (c *Conn) rearm() {
+	if c.closed || c.busy {
+		return
+	}
+	if c.eof && c.held == nil && c.inflight == 0 && len(c.out) == 0 && !c.sending {
+		c.shut("closed by the client")
+		return
+	}
+	var want uint32
+	if c.mayRead() {
+		want = unix.EPOLLIN
+		if c.held != nil {
+			want = unix.EPOLLOUT // at once, unless the socket is full
+		}
+	}
+	if len(c.out) > 0 && !c.sending {
+		want |= unix.EPOLLOUT
+	}
+	if want == c.armed {
+		return
+	}
+	c.armed = want
+	c.ev = event(want|unix.EPOLLONESHOT, c.slot, c.gen)
+	if e := c.srv.poll.ctl(unix.EPOLL_CTL_MOD, c.fd, &c.ev); e != 0 {
+		c.shut("epoll: " + e.Error())
+	}
+}
+
+// proceed lets a connection go on that waited in a queue.
+func (c *Conn) proceed() {
+	c.mu.Lock()
+	c.waiting = false
+	c.rearm()
+	c.unlock()
+}
+
+// callDone ends a call on the slow pool.
+func (c *Conn) callDone() {
+	c.mu.Lock()
+	c.inflight--
+	c.rearm()
+	c.unlock()
+}
+
+// table finds connections by slot and generation.
+type table struct {
+	slots []atomic.Pointer[Conn]
+
+	mu   sync.Mutex
+	gens []uint32 // of the present or next user of a slot
+	free []uint32
+	next uint32 // slots from here on were never used
+	n    int
+}
+
+func newTable(size int) *table {
+	return &table{slots: make([]atomic.Pointer[Conn], size), gens: make([]uint32, size)}
+}
+
+// add gives c a slot; false when all are taken.
+func (t *table) add(c *Conn) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := len(t.free); n > 0 {
+		c.slot = t.free[n-1]
+		t.free = t.free[:n-1]
+	} else if int(t.next) < len(t.slots) {
+		c.slot = t.next
+		t.next++
+	} else {
+		return false
+	}
+	c.gen = t.gens[c.slot]
+	t.slots[c.slot].Store(c)
+	t.n++
+	return true
+}
+
+func (t *table) remove(c *Conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.slots[c.slot].Store(nil)
+	t.gens[c.slot]++
+	t.free = append(t.free, c.slot)
+	t.n--
+}
+
+// get returns the connection that an event means, nil when it is gone.
+func (t *table) get(slot, gen uint32) *Conn {
+	if c := t.slots[slot].Load(); c != nil && c.gen == gen {
+		return c
+	}
+	return nil
+}
+
+// all calls f for each connection.
+func (t *table) all(f func(*Conn)) {
+	t.mu.Lock()
+	n := t.next
+	t.mu.Unlock()
+	for i := range n {
+		if c := t.slots[i].Load(); c != nil {
+			f(c)
+		}
+	}
+}

@@ -1,59 +1,361 @@
-// The server: its life from NewServer to Shutdown.
+// The server: its life from NewServer to Shutdown, and what it tells of itself.
 
 package rpc
 
 import (
 	"context"
-	"errors"
-	"net"
+	"encoding/binary"
+	"fmt"
 	"net/netip"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
+
+// stopSlot in an event means that the server stops.
+const stopSlot = ^uint32(0)
 
 // Server serves programs over TCP.
 type Server struct {
-	cfg Config
+	cfg        Config
+	poll       poller
+	stop       int // eventfd in poll
+	stopAccept int // eventfd that ends accepting
+	pool       *pool
+	table      *table
+	slow       *slowPool
+
+	caches [2]*replyCache // by Proc.Bulk
+
+	waiting  atomic.Int32 // service threads at epoll
+	services atomic.Pointer[[]*service]
+	spares   parker
+	mon      monitor
+	threads  sync.WaitGroup // service threads and the monitor
+
+	queued   atomic.Int64 // bytes of replies queued
+	shedding sync.Mutex
+
+	stopping  atomic.Bool
+	nextID    atomic.Uint64
+	nreplaced atomic.Uint64
+	nrefused  atomic.Uint64
+	rejects   [NumReasons]atomic.Uint64
+	logLimit  [NumReasons]limiter
+	encLimit  limiter
+
+	mu        sync.Mutex
+	workers   []*worker
+	retired   totals // of workers that ended
+	accepting sync.WaitGroup
+	chores    chan struct{} // closed to end the janitor
+	choresEnd chan struct{}
 }
 
-// NewServer checks cfg and starts the threads.
-func NewServer(cfg Config) (*Server, error) { return &Server{cfg: cfg}, nil }
+type totals struct{ calls, in, out uint64 }
 
-// Serve accepts connections on the listeners, which it owns from now on, until
-// Shutdown, and then returns nil. It may be called again with further ones.
-func (s *Server) Serve(lns ...*net.TCPListener) error { return errors.New("rpc: not yet") }
+// NewServer checks cfg and starts the threads. GOMAXPROCS is raised to at least
+// two more than there are service threads: without a free P, a thread that
+// returns from a system call would wait for one, with a connection in hand.
+func NewServer(cfg Config) (*Server, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, chores: make(chan struct{}), choresEnd: make(chan struct{})}
+	if err := s.open(); err != nil {
+		s.closeFDs()
+		return nil, err
+	}
+	if want := cfg.Threads + 2; runtime.GOMAXPROCS(0) < want {
+		runtime.GOMAXPROCS(want)
+	}
+	s.pool = newPool(cfg.RecordMemory, cfg.MaxRecord, readSize)
+	s.pool.poison = cfg.poison
+	s.table = newTable(cfg.MaxConns)
+	s.slow = newSlowPool(s)
+	for i := range s.caches {
+		s.caches[i] = newReplyCache(cfg.CacheEntries, int64(cfg.CacheAge))
+	}
+	s.services.Store(new([]*service))
+	for range cfg.Threads {
+		s.startService()
+	}
+	s.threads.Add(1)
+	go s.mon.run(s)
+	go s.janitor()
+	return s, nil
+}
 
-// Shutdown stops accepting and reading, lets the calls in flight finish and
-// their replies be sent, and closes everything; when ctx ends first it closes
-// at once and returns ctx's error.
-func (s *Server) Shutdown(ctx context.Context) error { return nil }
+// open makes the descriptors of the server itself.
+func (s *Server) open() (err error) {
+	s.poll.fd, s.stop, s.stopAccept = -1, -1, -1
+	if s.poll, err = newPoller(); err != nil {
+		return fmt.Errorf("rpc: cannot create an epoll instance: %w", err)
+	}
+	for _, fd := range []*int{&s.stop, &s.stopAccept} {
+		if *fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+			return fmt.Errorf("rpc: cannot create an eventfd: %w", err)
+		}
+	}
+	ev := new(unix.EpollEvent)
+	*ev = event(unix.EPOLLIN, stopSlot, 0)
+	if e := s.poll.ctl(unix.EPOLL_CTL_ADD, s.stop, ev); e != 0 {
+		return fmt.Errorf("rpc: cannot watch an eventfd: %w", e)
+	}
+	return nil
+}
+
+func (s *Server) closeFDs() {
+	for _, fd := range []int{s.poll.fd, s.stop, s.stopAccept} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+// signal makes an eventfd readable for good.
+func signal(fd int) { unix.Write(fd, binary.NativeEndian.AppendUint64(nil, 1)) }
 
 // Now is the server's monotonic clock, in nanoseconds.
 func (s *Server) Now() int64 { return int64(time.Since(epoch)) }
 
 var epoch = time.Now()
 
+func (s *Server) cache(p *Proc) *replyCache {
+	if p.Bulk {
+		return s.caches[1]
+	}
+	return s.caches[0]
+}
+
+func (s *Server) enlist(w *worker) {
+	s.mu.Lock()
+	s.workers = append(s.workers, w)
+	s.mu.Unlock()
+}
+
+func (s *Server) retire(w *worker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.workers = slices.DeleteFunc(s.workers, func(x *worker) bool { return x == w })
+	s.retired.add(w)
+}
+
+func (t *totals) add(w *worker) {
+	t.calls += w.ncalls.Load()
+	t.in += w.nbytesIn.Load()
+	t.out += w.nbytesOut.Load()
+}
+
+func (s *Server) reject(r Reason) {
+	s.rejects[r].Add(1)
+	if o := s.cfg.Observer; o != nil {
+		o.Reject(r)
+	}
+}
+
+func (s *Server) logEncode(p *Proc, err error) {
+	if n, ok := s.encLimit.allow(); ok {
+		s.cfg.Log.Error().Str("procedure", p.Name).Err(err).Uint64("suppressed", n).
+			Msg("a reply could not be encoded; the client gets SYSTEM_ERR")
+	}
+}
+
+// limiter lets one message through a second.
+type limiter struct {
+	last    atomic.Int64
+	dropped atomic.Uint64
+}
+
+// allow reports whether to log, and how many messages were dropped since the last.
+func (l *limiter) allow() (dropped uint64, ok bool) {
+	now, last := int64(time.Since(epoch))+int64(time.Second), l.last.Load()
+	if now-last < int64(time.Second) || !l.last.CompareAndSwap(last, now) {
+		l.dropped.Add(1)
+		return 0, false
+	}
+	return l.dropped.Swap(0), true
+}
+
+// janitor does what is due once a second: it closes idle connections, frees
+// memory that is not used, and ends a shortage that does not end by itself.
+func (s *Server) janitor() {
+	defer close(s.choresEnd)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-s.chores:
+			return
+		case <-tick.C:
+		}
+		s.sweep(s.Now())
+		if n%30 == 0 {
+			s.pool.trim()
+		}
+	}
+}
+
+// patience is how long a connection may keep an unfinished record without
+// sending more of it while others wait for the memory.
+const patience = int64(5 * time.Second)
+
+func (s *Server) sweep(now int64) {
+	var hog *Conn
+	var hogSince int64
+	short := s.pool.waiting.Load() > 0
+	s.table.all(func(c *Conn) {
+		c.mu.Lock()
+		quiet := !c.busy && !c.sending && c.inflight == 0 && len(c.out) == 0 && !c.waiting
+		if quiet && now-c.active > int64(s.cfg.IdleTimeout) {
+			c.shut(reasonIdle)
+		} else if short && quiet && c.in.buf != nil && now-c.active > patience && (hog == nil || c.active < hogSince) {
+			hog, hogSince = c, c.active
+		}
+		c.unlock()
+	})
+	if hog != nil {
+		hog.close(reasonUnfilled)
+	}
+	s.pool.wake()
+}
+
+// Shutdown stops accepting and reading, lets the calls in flight finish and
+// their replies reach the clients, and closes everything. When ctx ends first,
+// it closes the connections at once and returns ctx's error; procedures that
+// are still running then keep their threads until they return.
+func (s *Server) Shutdown(ctx context.Context) error {
+	if s.stopping.Swap(true) {
+		return nil
+	}
+	s.mu.Lock() // whoever calls Serve from here on sees that the server stops
+	s.mu.Unlock()
+	signal(s.stopAccept)
+	s.accepting.Wait()
+	err := s.drain(ctx)
+	close(s.chores)
+	<-s.choresEnd
+	s.table.all(func(c *Conn) { c.close(reasonShutdown) })
+
+	signal(s.stop)
+	for s.spares.wake() {
+	}
+	s.mon.halt()
+	ended := make(chan struct{})
+	go func() {
+		s.threads.Wait()
+		s.slow.stop()
+		s.closeFDs()
+		s.pool.close()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		if err == nil {
+			err = ctx.Err()
+		}
+	}
+	return err
+}
+
+// drain waits until every connection has got its answers and closes it.
+func (s *Server) drain(ctx context.Context) error {
+	for {
+		left := 0
+		s.table.all(func(c *Conn) {
+			c.mu.Lock()
+			c.draining = true
+			if c.busy || c.sending || c.inflight > 0 || len(c.out) > 0 || unsent(c.fd) > 0 {
+				left++
+				c.rearm()
+			} else {
+				c.shut(reasonShutdown)
+			}
+			c.unlock()
+		})
+		if left == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// unsent is how many bytes the peer has not acknowledged. Closing a socket
+// whose client has sent more than was read resets it, and they would be lost.
+func unsent(fd int) int {
+	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // Stats is a snapshot of the server's counters.
 type Stats struct {
-	Conns         int    `json:"connections"`
-	ConnsTotal    uint64 `json:"connections_total"`
-	ConnsRefused  uint64 `json:"connections_refused"`
-	Calls         uint64 `json:"calls"`
-	BytesIn       uint64 `json:"bytes_in"`
-	BytesOut      uint64 `json:"bytes_out"`
-	SlowCalls     uint64 `json:"slow_calls"`
-	SlowQueued    int    `json:"slow_queued"`
-	SlowThreads   int    `json:"slow_threads"`
-	Replaced      uint64 `json:"service_threads_replaced"`
-	QueuedBytes   int64  `json:"queued_bytes"`
-	RecordBytes   int64  `json:"record_bytes"`
-	CacheHits     uint64 `json:"reply_cache_hits"`
-	CacheMisses   uint64 `json:"reply_cache_misses"`
-	CacheDropped  uint64 `json:"reply_cache_in_progress"`
-	CacheUncached uint64 `json:"reply_cache_not_kept"`
+	Conns         int               `json:"connections"`
+	ConnsTotal    uint64            `json:"connections_total"`
+	Calls         uint64            `json:"calls"`
+	BytesIn       uint64            `json:"bytes_in"`
+	BytesOut      uint64            `json:"bytes_out"`
+	Threads       int               `json:"service_threads"`
+	Replaced      uint64            `json:"service_threads_replaced"`
+	SlowCalls     uint64            `json:"slow_calls"`
+	SlowQueued    int               `json:"slow_queued"`
+	SlowRunning   int               `json:"slow_running"`
+	SlowThreads   int               `json:"slow_threads"`
+	QueuedBytes   int64             `json:"queued_bytes"`
+	RecordBytes   int64             `json:"record_bytes"`
+	CacheHits     uint64            `json:"reply_cache_hits"`
+	CacheMisses   uint64            `json:"reply_cache_misses"`
+	CacheDropped  uint64            `json:"reply_cache_in_progress"`
+	CacheUncached uint64            `json:"reply_cache_not_kept"`
+	Rejects       map[string]uint64 `json:"rejects"`
 }
 
 // Stats takes a snapshot.
-func (s *Server) Stats() Stats { return Stats{} }
+func (s *Server) Stats() Stats {
+	st := Stats{
+		ConnsTotal:  s.nextID.Load(),
+		Threads:     len(*s.services.Load()),
+		Replaced:    s.nreplaced.Load(),
+		SlowCalls:   s.slow.total.Load(),
+		QueuedBytes: s.queued.Load(),
+		RecordBytes: s.pool.held.Load(),
+		Rejects:     make(map[string]uint64, NumReasons),
+	}
+	for i := range s.rejects {
+		st.Rejects[Reason(i).String()] = s.rejects[i].Load()
+	}
+	s.mu.Lock()
+	t := s.retired
+	for _, w := range s.workers {
+		t.add(w)
+	}
+	s.mu.Unlock()
+	st.Calls, st.BytesIn, st.BytesOut = t.calls, t.in, t.out
+	s.table.mu.Lock()
+	st.Conns = s.table.n
+	s.table.mu.Unlock()
+	s.slow.mu.Lock()
+	st.SlowQueued, st.SlowRunning, st.SlowThreads = s.slow.queued, s.slow.running, s.slow.threads
+	s.slow.mu.Unlock()
+	for _, r := range s.caches {
+		st.CacheHits += r.hits.Load()
+		st.CacheMisses += r.misses.Load()
+		st.CacheDropped += r.running.Load()
+		st.CacheUncached += r.unkept.Load()
+	}
+	return st
+}
 
 // ConnInfo describes one connection, for `sluice clients`.
 type ConnInfo struct {
@@ -64,9 +366,20 @@ type ConnInfo struct {
 	Calls    uint64         `json:"calls"`
 	BytesIn  uint64         `json:"bytes_in"`
 	BytesOut uint64         `json:"bytes_out"`
-	InFlight int            `json:"in_flight"`
-	Queued   int64          `json:"queued_bytes"`
+	InFlight int            `json:"in_flight"`    // on slow threads or waiting for one
+	Queued   int            `json:"queued_bytes"` // of replies that the client has not taken
 }
 
-// Connections lists the open connections by age.
-func (s *Server) Connections() []ConnInfo { return nil }
+// Connections lists the open connections, the oldest first.
+func (s *Server) Connections() []ConnInfo {
+	var list []ConnInfo
+	s.table.all(func(c *Conn) {
+		c.mu.Lock()
+		inflight, queued := c.inflight, c.queued
+		c.mu.Unlock()
+		list = append(list, ConnInfo{ID: c.id, Peer: c.peer.remote, Local: c.peer.local, Since: c.since,
+			Calls: c.calls.Load(), BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(), InFlight: inflight, Queued: queued})
+	})
+	slices.SortFunc(list, func(a, b ConnInfo) int { return int(int64(a.ID) - int64(b.ID)) })
+	return list
+}

@@ -1,0 +1,162 @@
+// Accepting connections.
+//
+// A connection past the limit is accepted and closed: the client learns at
+// once that it is not served, and those that are notice nothing. When the
+// process is out of descriptors, nothing can be accepted; new clients stay in
+// the kernel's backlog until there are some.
+
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Serve accepts connections on the listeners, which it owns from now on, until
+// Shutdown, and then returns nil. It may be called again with further ones.
+func (s *Server) Serve(lns ...*net.TCPListener) error {
+	if len(lns) == 0 {
+		return errors.New("rpc: no listener to serve")
+	}
+	s.mu.Lock()
+	if s.stopping.Load() {
+		s.mu.Unlock()
+		for _, ln := range lns {
+			ln.Close()
+		}
+		return nil
+	}
+	s.accepting.Add(len(lns))
+	s.mu.Unlock()
+	errs := make(chan error, len(lns))
+	for _, ln := range lns {
+		go func() {
+			defer s.accepting.Done()
+			errs <- s.acceptAll(ln)
+		}()
+	}
+	var first error
+	for range lns {
+		if err := <-errs; err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// acceptAll waits for clients outside the runtime's poller, which would wrap
+// each one's descriptor in objects of its own. ln stays referenced, and its
+// descriptor valid, until it returns.
+func (s *Server) acceptAll(ln *net.TCPListener) error {
+	defer ln.Close()
+	raw, err := ln.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("rpc: %s: %w", ln.Addr(), err)
+	}
+	lfd := -1
+	if err := raw.Control(func(fd uintptr) { lfd = int(fd) }); err != nil {
+		return fmt.Errorf("rpc: %s: %w", ln.Addr(), err)
+	}
+	fds := []unix.PollFd{{Fd: int32(lfd), Events: unix.POLLIN}, {Fd: int32(s.stopAccept), Events: unix.POLLIN}}
+	for pause := time.Duration(0); ; {
+		unix.Poll(fds, -1)
+		if s.stopping.Load() {
+			return nil
+		}
+		fd, sa, err := unix.Accept4(lfd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		switch err {
+		case nil:
+			pause = 0
+			s.admit(fd, sa)
+		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
+			s.reject(ReasonDescriptors)
+			if n, ok := s.logLimit[ReasonDescriptors].allow(); ok {
+				s.cfg.Log.Warn().Err(err).Uint64("suppressed", n).
+					Msg("cannot accept a connection now; new clients wait (raise the descriptor limit, LimitNOFILE= or ulimit -n, if this goes on)")
+			}
+			pause = min(max(2*pause, 5*time.Millisecond), 500*time.Millisecond)
+			time.Sleep(pause)
+		case unix.EBADF, unix.EINVAL, unix.ENOTSOCK, unix.EOPNOTSUPP:
+			return fmt.Errorf("rpc: accepting on %s: %w", ln.Addr(), err)
+		default: // nobody there, or the connection failed before it was accepted (accept(2))
+		}
+	}
+}
+
+// admit makes a connection of an accepted socket.
+func (s *Server) admit(fd int, sa unix.Sockaddr) {
+	local, err := unix.Getsockname(fd)
+	if err != nil {
+		unix.Close(fd)
+		return
+	}
+	c := &Conn{srv: s, fd: fd, id: s.nextID.Add(1), since: time.Now(), active: s.Now()}
+	c.peer = peer{addrPort(sa), addrPort(local)}
+	s.tune(fd)
+	if s.cfg.OnConnect != nil {
+		s.cfg.OnConnect(c)
+	}
+	c.mu.Lock()
+	defer c.unlock()
+	if !s.table.add(c) {
+		s.reject(ReasonConnLimit)
+		if n, ok := s.logLimit[ReasonConnLimit].allow(); ok {
+			s.cfg.Log.Warn().Stringer("client", c.peer.remote).Int("limit", s.cfg.MaxConns).Uint64("suppressed", n).
+				Msg("refused a connection: the limit is reached (raise the connection limit, or the descriptor limit it comes from)")
+		}
+		unix.Close(fd)
+		c.closed, c.gone = true, true
+		return
+	}
+	if o := s.cfg.Observer; o != nil {
+		o.Connect(c)
+	}
+	s.cfg.Log.Debug().Stringer("client", c.peer.remote).Uint64("connection", c.id).Msg("client connected")
+	c.armed = unix.EPOLLIN
+	c.ev = event(unix.EPOLLIN|unix.EPOLLONESHOT, c.slot, c.gen)
+	if e := s.poll.ctl(unix.EPOLL_CTL_ADD, fd, &c.ev); e != 0 {
+		c.shut("epoll: " + e.Error())
+	}
+}
+
+// tune sets the socket's options. None is vital: an error is ignored.
+func (s *Server) tune(fd int) {
+	set := func(level, opt, v int) { unix.SetsockoptInt(fd, level, opt, v) }
+	set(unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) // replies leave in one piece, and none waits for an ACK
+	set(unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
+	set(unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 60)
+	set(unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15)
+	set(unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 8)
+	set(unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(s.cfg.UserTimeout.Milliseconds()))
+}
+
+func (s *Server) disconnected(c *Conn) {
+	if o := s.cfg.Observer; o != nil {
+		o.Disconnect(c, c.reason)
+	}
+	ev := s.cfg.Log.Debug()
+	if c.reason == reasonStalled || c.reason == reasonUnfilled {
+		ev = s.cfg.Log.Warn()
+	}
+	ev.Stringer("client", c.peer.remote).Uint64("connection", c.id).Str("reason", c.reason).Msg("client disconnected")
+}
+
+func addrPort(sa unix.Sockaddr) netip.AddrPort {
+	switch a := sa.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
+	case *unix.SockaddrInet6:
+		ip := netip.AddrFrom16(a.Addr)
+		if a.ZoneId != 0 && !ip.Is4In6() {
+			ip = ip.WithZone(strconv.Itoa(int(a.ZoneId)))
+		}
+		return netip.AddrPortFrom(ip.Unmap(), uint16(a.Port))
+	}
+	return netip.AddrPort{}
+}

@@ -1,0 +1,139 @@
+// The monitor: what if a procedure sleeps on a service thread after all, in a
+// cold directory or because there are too many dirty pages?
+//
+// When all service threads are busy, it looks at them every millisecond. One
+// that has been in the same procedure since is replaced at epoll by a spare
+// thread, and becomes a spare when it gets back. As long as a thread waits for
+// events nobody is kept from service, and the monitor sleeps: a server that is
+// idle, or has one busy client and two cores, pays nothing for it.
+
+package rpc
+
+import (
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	stuckAfter = int64(time.Millisecond)
+	spareIdle  = time.Minute
+	calmTicks  = 16 // the monitor sleeps after so many looks at threads that wait
+)
+
+type monitor struct {
+	bed   sleeper
+	armed atomic.Bool
+	stop  atomic.Bool
+}
+
+// arm is called when the last waiting thread gets to work.
+func (m *monitor) arm() {
+	if !m.armed.Load() && m.armed.CompareAndSwap(false, true) {
+		m.bed.woken.Store(1)
+		futexWake(&m.bed.woken)
+	}
+}
+
+// run is the monitor's thread.
+func (m *monitor) run(s *Server) {
+	defer s.threads.Done()
+	runtime.LockOSThread()
+	calm := 0
+	for !m.stop.Load() {
+		if !m.armed.Load() {
+			futexWait(&m.bed.woken, 0, time.Hour)
+			m.bed.woken.Store(0)
+			calm = 0
+			continue
+		}
+		nanosleep(stuckAfter)
+		if s.waiting.Load() > 0 {
+			if calm++; calm >= calmTicks {
+				m.armed.Store(false)
+				if s.waiting.Load() == 0 {
+					m.armed.Store(true) // the last one went to work just now
+				}
+			}
+			continue
+		}
+		calm = 0
+		s.relieve()
+	}
+}
+
+// halt ends the monitor's thread.
+func (m *monitor) halt() {
+	m.stop.Store(true)
+	m.armed.Store(true)
+	m.bed.woken.Store(1)
+	futexWake(&m.bed.woken)
+}
+
+// relieve replaces the service threads that are stuck.
+func (s *Server) relieve() {
+	now := s.Now()
+	for _, t := range *s.services.Load() {
+		at := t.started.Load()
+		if at == 0 || now-at < stuckAfter || t.replaced.Load() {
+			continue
+		}
+		t.replaced.Store(true)
+		if !s.spares.wake() && !s.startSpare() {
+			t.replaced.Store(false)
+			return // no more spares: the stuck ones must do
+		}
+		s.nreplaced.Add(1)
+	}
+}
+
+// spare lays a replaced thread to rest until it is needed again; false when it
+// should end.
+func (s *Server) spare(t *service, bed *sleeper) bool {
+	s.pool.giveBack(t.pocket)
+	t.pocket = 0
+	s.spares.enter(bed)
+	if s.stopping.Load() {
+		s.spares.wake()
+	}
+	if !s.spares.sleep(bed, spareIdle) {
+		return false
+	}
+	t.replaced.Store(false)
+	return !s.stopping.Load()
+}
+
+// startSpare starts another service thread if there may be one.
+func (s *Server) startSpare() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(*s.services.Load()) < s.cfg.Threads+s.cfg.SpareThreads && s.startLocked()
+}
+
+// startService starts a service thread in the place of one that ends.
+func (s *Server) startService() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.startLocked()
+}
+
+func (s *Server) startLocked() bool {
+	if s.stopping.Load() {
+		return false
+	}
+	t := new(service)
+	list := append(slices.Clone(*s.services.Load()), t)
+	s.services.Store(&list)
+	s.threads.Add(1)
+	go t.run(s)
+	return true
+}
+
+// dismiss takes an ending service thread off the list.
+func (s *Server) dismiss(t *service) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := slices.DeleteFunc(slices.Clone(*s.services.Load()), func(x *service) bool { return x == t })
+	s.services.Store(&list)
+}

@@ -1,0 +1,263 @@
+// Memory for records: calls that are incomplete, wait for a slow thread or wait
+// until their connection may go on.
+//
+// One budget of bytes bounds it all. A thread reads from a socket only with
+// enough of the budget in its pocket to keep whatever comes, so that no byte
+// is ever read that cannot be stored; when the budget is spent, connections
+// are left unread and queue here for memory that is given back.
+//
+// Buffers come in a few sizes and are kept for reuse. Large ones are mapped
+// outside the collector's heap: they neither feed nor pace it, they go back to
+// the system at once, and a page that no client filled is never backed.
+
+package rpc
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+const mapFrom = 64 << 10 // sizes from here on are mapped
+
+type buffer struct {
+	b     []byte
+	class int
+	next  *buffer
+}
+
+type sizeClass struct {
+	size   int
+	free   *buffer
+	n      int // in free
+	unused int // least n since the last trim
+}
+
+type pool struct {
+	limit   int64
+	maxIdle int64
+	pocket  int64 // what a thread needs in hand to read
+
+	used atomic.Int64 // bytes in use or in pockets
+	live atomic.Int64 // buffers in use
+	held atomic.Int64 // their bytes
+
+	mu      sync.Mutex
+	classes []sizeClass
+	idle    int64 // bytes in the free lists
+	closed  bool
+
+	waiters []*Conn
+	waiting atomic.Int32 // len(waiters)
+
+	poison bool // tests: overwrite what is given back
+}
+
+// newPool makes a pool of limit bytes for records up to maxRecord bytes and
+// reads of up to maxRead bytes.
+func newPool(limit int64, maxRecord, maxRead int) *pool {
+	p := &pool{limit: limit, maxIdle: limit / 4}
+	page := func(n int) int { return (n + 4095) &^ 4095 }
+	top, most := page(maxRecord), page(maxRecord+maxRead+4)
+	for _, n := range []int{1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10} {
+		if n < top {
+			p.classes = append(p.classes, sizeClass{size: n})
+		}
+	}
+	p.classes = append(p.classes, sizeClass{size: top}, sizeClass{size: most})
+	// One read can leave: a record that grows through all sizes (4/3 of the
+	// largest), and everything else of the read kept for later.
+	p.pocket = int64(top + top/2 + most)
+	return p
+}
+
+func (p *pool) class(n int) int {
+	for i := range p.classes {
+		if n <= p.classes[i].size {
+			return i
+		}
+	}
+	panic("rpc: a buffer larger than any record was asked for")
+}
+
+// take moves n bytes of the budget to the caller.
+func (p *pool) take(n int64) bool {
+	if p.used.Add(n) <= p.limit {
+		return true
+	}
+	p.giveBack(n)
+	return false
+}
+
+func (p *pool) giveBack(n int64) {
+	p.used.Add(-n)
+	if p.waiting.Load() > 0 {
+		p.wake()
+	}
+}
+
+// get returns a buffer of at least n bytes, paid from the budget; nil when
+// that is spent.
+func (p *pool) get(n int) *buffer {
+	i := p.class(n)
+	if !p.take(int64(p.classes[i].size)) {
+		return nil
+	}
+	return p.issue(i)
+}
+
+// getFrom is get, paid from a pocket that is known to hold enough.
+func (p *pool) getFrom(pocket *int64, n int) *buffer {
+	i := p.class(n)
+	*pocket -= int64(p.classes[i].size)
+	if *pocket < 0 {
+		panic("rpc: a read left more than a thread's pocket of memory holds")
+	}
+	return p.issue(i)
+}
+
+func (p *pool) issue(i int) *buffer {
+	p.live.Add(1)
+	p.held.Add(int64(p.classes[i].size))
+	p.mu.Lock()
+	k := &p.classes[i]
+	b := k.free
+	if b != nil {
+		k.free, b.next = b.next, nil
+		k.n--
+		k.unused = min(k.unused, k.n)
+		p.idle -= int64(k.size)
+	}
+	p.mu.Unlock()
+	if b != nil {
+		return b
+	}
+	if k.size < mapFrom {
+		return &buffer{b: make([]byte, k.size), class: i}
+	}
+	m, err := unix.Mmap(-1, 0, k.size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil { // no address space: the heap, or the runtime's own report
+		m = make([]byte, k.size)
+		return &buffer{b: m, class: -1 - i}
+	}
+	return &buffer{b: m, class: i}
+}
+
+// put gives a buffer back; nil is allowed. No connection's lock may be held,
+// for it may let another connection go on.
+func (p *pool) put(b *buffer) {
+	if b == nil {
+		return
+	}
+	if p.poison {
+		for i := range b.b {
+			b.b[i] = 0xdb
+		}
+	}
+	size := int64(len(b.b))
+	p.live.Add(-1)
+	p.held.Add(-size)
+	if b.class >= 0 {
+		p.mu.Lock()
+		keep := !p.closed && p.idle+size <= p.maxIdle
+		if keep {
+			k := &p.classes[b.class]
+			b.next, k.free = k.free, b
+			k.n++
+			p.idle += size
+		}
+		p.mu.Unlock()
+		if !keep {
+			b.unmap()
+		}
+	}
+	p.giveBack(size)
+}
+
+func (b *buffer) unmap() {
+	if len(b.b) >= mapFrom && b.class >= 0 {
+		unix.Munmap(b.b)
+	}
+	b.b = nil
+}
+
+// trim frees the buffers that have lain unused since the last trim.
+func (p *pool) trim() {
+	var drop *buffer
+	p.mu.Lock()
+	for i := range p.classes {
+		k := &p.classes[i]
+		for ; k.unused > 0; k.unused-- {
+			b := k.free
+			k.free = b.next
+			k.n--
+			p.idle -= int64(k.size)
+			b.next, drop = drop, b
+		}
+		k.unused = k.n
+	}
+	p.mu.Unlock()
+	for drop != nil {
+		b := drop
+		drop = b.next
+		b.unmap()
+	}
+}
+
+// close frees what is idle; what is still in use is freed when it is put.
+func (p *pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.trim()
+	p.trim()
+}
+
+// await queues c for memory; c.waiting is set and c's lock held. It reports
+// false when there is memory after all.
+func (p *pool) await(c *Conn) bool {
+	p.mu.Lock()
+	p.waiters = append(p.waiters, c)
+	p.waiting.Store(int32(len(p.waiters)))
+	p.mu.Unlock()
+	// Whoever gave memory back before it could see this waiter has made
+	// room by now.
+	if p.used.Load()+p.pocket <= p.limit && p.remove(c) {
+		return false
+	}
+	return true
+}
+
+func (p *pool) remove(c *Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, w := range p.waiters {
+		if w == c {
+			p.waiters = append(p.waiters[:i], p.waiters[i+1:]...)
+			p.waiting.Store(int32(len(p.waiters)))
+			return true
+		}
+	}
+	return false
+}
+
+// wake lets those connections that have waited longest try again, as many as
+// there is room for. No connection's lock may be held.
+func (p *pool) wake() {
+	room := (p.limit - p.used.Load()) / p.pocket
+	for ; room > 0; room-- {
+		p.mu.Lock()
+		var c *Conn
+		if len(p.waiters) > 0 {
+			c = p.waiters[0]
+			p.waiters = append(p.waiters[:0], p.waiters[1:]...)
+			p.waiting.Store(int32(len(p.waiters)))
+		}
+		p.mu.Unlock()
+		if c == nil {
+			return
+		}
+		c.proceed()
+	}
+}

@@ -1,0 +1,171 @@
+// Record marking (RFC 5531, 11): a record is a sequence of fragments, each
+// after a word with its length and a bit that says whether it is the last.
+//
+// A record that arrives whole is used where it lies in the read buffer; when
+// it came in fragments, they are moved together in place. One that is
+// incomplete at the end of a read moves to a buffer of its own size, into
+// which the rest is then read directly.
+
+package rpc
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+const lastFragment = 1 << 31
+
+// maxEmpty is how many empty fragments that are not the last a record may
+// have. They carry nothing, and no client sends them.
+const maxEmpty = 16
+
+var (
+	errRecordTooLong = errors.New("record longer than the limit")
+	errEmptyFragment = errors.New("too many empty fragments")
+)
+
+// assembly is a record that is incomplete.
+type assembly struct {
+	buf   *buffer // holds got bytes of the record, without marks
+	got   int
+	left  int     // bytes of the current fragment that are to come
+	last  bool    // it is the last fragment
+	nmark int     // bytes of the next mark that are there
+	mark  [4]byte // that mark, while 0 < nmark < 4
+	empty int     // empty fragments so far
+}
+
+// active reports that part of a record is here.
+func (a *assembly) active() bool { return a.left > 0 || a.nmark > 0 || a.got > 0 || a.empty > 0 }
+
+// whole looks for a complete record at the start of in. It returns the record
+// and how many bytes of in it took, or 0 when the record is not complete.
+// Fragments are moved together, so that in changes only when one is found.
+func whole(in []byte, maxRecord int) (body []byte, n int, err error) {
+	if len(in) < 4 {
+		return nil, 0, nil
+	}
+	m := binary.BigEndian.Uint32(in)
+	size := int(m &^ lastFragment)
+	if size > maxRecord {
+		return nil, 0, errRecordTooLong
+	}
+	if m&lastFragment != 0 {
+		if size > len(in)-4 {
+			return nil, 0, nil
+		}
+		return in[4 : 4+size : 4+size], 4 + size, nil
+	}
+	return wholeFragments(in, maxRecord)
+}
+
+func wholeFragments(in []byte, maxRecord int) (body []byte, n int, err error) {
+	total, empty := 0, 0
+	for p := 0; ; {
+		if len(in)-p < 4 {
+			return nil, 0, nil
+		}
+		m := binary.BigEndian.Uint32(in[p:])
+		size := int(m &^ lastFragment)
+		total += size
+		if size > maxRecord || total > maxRecord {
+			return nil, 0, errRecordTooLong
+		}
+		if size == 0 && m&lastFragment == 0 {
+			if empty++; empty > maxEmpty {
+				return nil, 0, errEmptyFragment
+			}
+		}
+		if size > len(in)-p-4 {
+			return nil, 0, nil
+		}
+		p += 4 + size
+		if m&lastFragment != 0 {
+			n = p
+			break
+		}
+	}
+	at := 4
+	for p := 0; p < n; {
+		size := int(binary.BigEndian.Uint32(in[p:]) &^ lastFragment)
+		copy(in[at:], in[p+4:p+4+size])
+		at += size
+		p += 4 + size
+	}
+	return in[4:at:at], n, nil
+}
+
+// feed adds in to the record and returns how much of it was used, and whether
+// the record is complete. Memory comes from the pocket.
+func (a *assembly) feed(in []byte, p *pool, pocket *int64, maxRecord int) (n int, done bool, err error) {
+	for n < len(in) {
+		if a.left == 0 {
+			k := copy(a.mark[a.nmark:], in[n:])
+			n += k
+			if a.nmark += k; a.nmark < 4 {
+				break
+			}
+			a.nmark = 0
+			m := binary.BigEndian.Uint32(a.mark[:])
+			a.left, a.last = int(m&^lastFragment), m&lastFragment != 0
+			if a.left > maxRecord || a.got+a.left > maxRecord {
+				return n, false, errRecordTooLong
+			}
+			if a.left == 0 {
+				if a.last {
+					return n, true, nil
+				}
+				if a.empty++; a.empty > maxEmpty {
+					return n, false, errEmptyFragment
+				}
+				continue
+			}
+			a.reserve(p, pocket)
+		}
+		k := copy(a.buf.b[a.got:a.got+a.left], in[n:])
+		n += k
+		if a.added(k) {
+			return n, true, nil
+		}
+	}
+	return n, false, nil
+}
+
+// reserve makes room for the current fragment.
+func (a *assembly) reserve(p *pool, pocket *int64) {
+	if a.buf != nil && len(a.buf.b) >= a.got+a.left {
+		return
+	}
+	b := p.getFrom(pocket, a.got+a.left)
+	if a.buf != nil {
+		copy(b.b, a.buf.b[:a.got])
+		p.put(a.buf)
+	}
+	a.buf = b
+}
+
+// room is where the rest of the current fragment belongs.
+func (a *assembly) room() []byte {
+	if a.left == 0 {
+		return nil
+	}
+	return a.buf.b[a.got : a.got+a.left]
+}
+
+// added says that k bytes came into room; it reports whether the record is complete.
+func (a *assembly) added(k int) bool {
+	a.got += k
+	a.left -= k
+	return a.left == 0 && a.last && k > 0
+}
+
+// finish hands out the complete record and its buffer, which is nil for an
+// empty record, and starts anew.
+func (a *assembly) finish() (body []byte, b *buffer) {
+	b = a.buf
+	if b != nil {
+		body = b.b[:a.got:a.got]
+	}
+	*a = assembly{}
+	return body, b
+}

@@ -1,0 +1,282 @@
+// The reply cache: a call that must not be done twice is done once, and a copy
+// of it that comes later gets the first answer (RFC 1813, 4.2; RFC 5531, 8).
+//
+// A call is known by the client's address (without the port: the copy comes on
+// another connection), xid, program, version and procedure, and a checksum of
+// its length, its caller and the first bytes of its arguments, since clients
+// that share an address or start anew repeat xids. A copy of a call that is
+// being served is dropped; if it came on another connection than the first,
+// the answer goes there too, for the first may be lost.
+//
+// Everything is allocated once: entries and replies of fixed size, in shards
+// with a lock each. The oldest finished entry makes room for a new one; when
+// there is none, the call is served and not kept.
+
+package rpc
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	cacheShards = 16
+	cacheSum    = 256 // bytes of the arguments in the checksum
+)
+
+type cacheKey struct {
+	addr                  [16]byte
+	xid, prog, vers, proc uint32
+	sum                   uint64
+}
+
+type cacheState uint8
+
+const (
+	cacheFree cacheState = iota
+	cacheRunning
+	cacheDone
+)
+
+type cacheEntry struct {
+	key          cacheKey
+	when         int64
+	chain        int32 // next in the bucket
+	newer, older int32 // in order of arrival
+	size         uint16
+	state        cacheState
+}
+
+type cacheShard struct {
+	mu       sync.Mutex
+	buckets  []int32
+	entries  []cacheEntry
+	replies  []byte
+	newest   int32
+	oldest   int32
+	awaiting map[int32]*Conn // where the answer to a running entry goes too
+	_        [64]byte
+}
+
+// replyCache keeps the replies to one kind of call.
+type replyCache struct {
+	age    int64
+	seed   maphash.Seed
+	shards [cacheShards]cacheShard
+
+	hits, misses, running, unkept atomic.Uint64
+}
+
+// cacheRef is a call's place in the cache; the zero cacheRef is none.
+type cacheRef struct {
+	cache *replyCache
+	shard uint8
+	entry int32
+}
+
+// newReplyCache makes a cache of so many entries, a multiple of 16 at least 16.
+func newReplyCache(entries int, age int64) *replyCache {
+	r := &replyCache{age: age, seed: maphash.MakeSeed()}
+	n := max(entries/cacheShards, 1)
+	buckets := 1
+	for buckets < n {
+		buckets *= 2
+	}
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.buckets = make([]int32, buckets)
+		for j := range s.buckets {
+			s.buckets[j] = -1
+		}
+		s.entries = make([]cacheEntry, n)
+		s.replies = make([]byte, n*MaxCachedReply)
+		for j := range s.entries {
+			s.entries[j].newer, s.entries[j].older = int32(j)-1, int32(j)+1
+			s.entries[j].chain = -1
+		}
+		s.entries[n-1].older = -1
+		s.newest, s.oldest = 0, int32(n-1)
+	}
+	return r
+}
+
+func (r *replyCache) key(c *Conn, h *header, body []byte) cacheKey {
+	args := body[h.args:]
+	if len(args) > cacheSum {
+		args = args[:cacheSum]
+	}
+	sum := maphash.Bytes(r.seed, args)
+	sum = mix(sum^uint64(h.uid)<<32^uint64(h.gid), uint64(len(body)))
+	return cacheKey{addr: c.peer.remote.Addr().As16(), xid: h.xid, prog: h.prog, vers: h.vers, proc: h.proc, sum: sum}
+}
+
+func mix(a, b uint64) uint64 {
+	a = (a ^ b) * 0x9e3779b97f4a7c15
+	return a ^ a>>29
+}
+
+// answer is what begin found.
+type answer uint8
+
+const (
+	answerRun     answer = iota // serve it; the cacheRef, if any, wants finish or forget
+	answerReplay                // the reply was appended
+	answerDropped               // a copy of a call in progress
+)
+
+// begin looks a call up. When it was answered before, that answer is appended
+// to dst.
+func (r *replyCache) begin(c *Conn, k *cacheKey, now int64, dst []byte) ([]byte, answer, cacheRef) {
+	h := mix(k.sum, uint64(k.xid)<<32|uint64(k.proc)<<24^uint64(k.prog))
+	s := &r.shards[h>>60%cacheShards]
+	at := &s.buckets[h>>8&uint64(len(s.buckets)-1)]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := *at; i >= 0; i = s.entries[i].chain {
+		e := &s.entries[i]
+		if e.key != *k {
+			continue
+		}
+		switch {
+		case e.state == cacheRunning:
+			if s.awaiting == nil {
+				s.awaiting = make(map[int32]*Conn)
+			}
+			s.awaiting[i] = c
+			r.running.Add(1)
+			return dst, answerDropped, cacheRef{}
+		case e.state == cacheDone && now-e.when <= r.age:
+			r.hits.Add(1)
+			return append(dst, s.replies[i*MaxCachedReply:][:e.size]...), answerReplay, cacheRef{}
+		}
+		e.state, e.when = cacheRunning, now // too old: as if it were new
+		s.touch(i)
+		r.misses.Add(1)
+		return dst, answerRun, cacheRef{r, uint8(h >> 60 % cacheShards), i}
+	}
+	i := s.victim()
+	if i < 0 {
+		r.unkept.Add(1)
+		return dst, answerRun, cacheRef{}
+	}
+	e := &s.entries[i]
+	if e.state != cacheFree {
+		s.unchain(i, r)
+	}
+	e.key, e.state, e.when = *k, cacheRunning, now
+	e.chain = *at
+	*at = i
+	s.touch(i)
+	r.misses.Add(1)
+	return dst, answerRun, cacheRef{r, uint8(h >> 60 % cacheShards), i}
+}
+
+// victim is the oldest entry that is not running, among the few oldest.
+func (s *cacheShard) victim() int32 {
+	i := s.oldest
+	for range 32 {
+		if i < 0 || s.entries[i].state != cacheRunning {
+			return i
+		}
+		i = s.entries[i].newer
+	}
+	return -1
+}
+
+func (s *cacheShard) unchain(i int32, r *replyCache) {
+	k := &s.entries[i].key
+	h := mix(k.sum, uint64(k.xid)<<32|uint64(k.proc)<<24^uint64(k.prog))
+	at := &s.buckets[h>>8&uint64(len(s.buckets)-1)]
+	for *at != i {
+		at = &s.entries[*at].chain
+	}
+	*at = s.entries[i].chain
+	s.entries[i].chain = -1
+}
+
+// touch makes an entry the newest.
+func (s *cacheShard) touch(i int32) {
+	if s.newest == i {
+		return
+	}
+	s.unlink(i)
+	e := &s.entries[i]
+	e.newer, e.older = -1, s.newest
+	s.entries[s.newest].newer = i
+	s.newest = i
+}
+
+func (s *cacheShard) unlink(i int32) {
+	e := &s.entries[i]
+	if e.newer >= 0 {
+		s.entries[e.newer].older = e.older
+	} else {
+		s.newest = e.older
+	}
+	if e.older >= 0 {
+		s.entries[e.older].newer = e.newer
+	} else {
+		s.oldest = e.newer
+	}
+}
+
+// finish keeps the reply to a call. It returns another connection that waits
+// for it, if any.
+func (f cacheRef) finish(c *Conn, reply []byte, now int64) *Conn {
+	s := &f.cache.shards[f.shard]
+	s.mu.Lock()
+	e := &s.entries[f.entry]
+	e.state, e.when, e.size = cacheDone, now, uint16(len(reply))
+	copy(s.replies[f.entry*MaxCachedReply:][:MaxCachedReply], reply)
+	other := s.waiter(f.entry)
+	s.mu.Unlock()
+	if other == c {
+		return nil
+	}
+	return other
+}
+
+func (s *cacheShard) waiter(i int32) *Conn {
+	if len(s.awaiting) == 0 {
+		return nil
+	}
+	c := s.awaiting[i]
+	delete(s.awaiting, i)
+	return c
+}
+
+// forget ends a call without an answer that could be kept. The entry becomes
+// the next to be reused.
+func (f cacheRef) forget() {
+	s := &f.cache.shards[f.shard]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := f.entry
+	s.waiter(i)
+	s.unchain(i, f.cache)
+	s.entries[i].state = cacheFree
+	if s.oldest == i {
+		return
+	}
+	s.unlink(i)
+	e := &s.entries[i]
+	e.older, e.newer = -1, s.oldest
+	s.entries[s.oldest].older = i
+	s.oldest = i
+}
+
+// used is the number of entries that hold an answer or a running call.
+func (r *replyCache) used() (n int) {
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.mu.Lock()
+		for j := range s.entries {
+			if s.entries[j].state != cacheFree {
+				n++
+			}
+		}
+		s.mu.Unlock()
+	}
+	return n
+}
