@@ -151,7 +151,7 @@ func parseHost(text string) (c ClientSpec, notes []note, problem, remedy string)
 		}
 	}
 	name := canonicalName(text)
-	if name == "" || strings.Contains(name, "..") {
+	if strings.Contains(text, "..") || name == "" {
 		return c, nil, fmt.Sprintf("%q is not a host name", text), "a label between two dots is missing"
 	}
 	return ClientSpec{Spec: name, Class: ClassHost}, nil, "", ""
@@ -252,6 +252,9 @@ func parseWildcard(text string) (c ClientSpec, notes []note, problem, remedy str
 	}
 	if class {
 		return c, nil, fmt.Sprintf("wildcard %q has a [ without a ]", text), "close the class"
+	}
+	if strings.HasSuffix(text, ".") {
+		notes = append(notes, note{fmt.Sprintf("wildcard %s matches no host: names are compared without a dot at the end", text), "remove the dot"})
 	}
 	if strings.Trim(text, "0123456789.*?[]-^") == "" && strings.ContainsAny(text, "0123456789") {
 		notes = append(notes, note{fmt.Sprintf("wildcard %s matches host names, never addresses", text), "write a network, for example 192.168.1.0/24"})

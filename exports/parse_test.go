@@ -176,6 +176,7 @@ func TestClients(t *testing.T) {
 		{"[^-a].y", "[^-a].y", ClassWildcard, ""},
 		{"**", "**", ClassWildcard, ""},
 		{"192.168.1.*", "192.168.1.*", ClassWildcard, "wildcard 192.168.1.* matches host names, never addresses"},
+		{"*.x.", "*.x.", ClassWildcard, "wildcard *.x. matches no host: names are compared without a dot at the end"},
 		{"@Trusted", "@Trusted", ClassNetgroup, ""},
 		{"*", "*", ClassAny, ""},
 	} {
@@ -352,7 +353,7 @@ func TestErrors(t *testing.T) {
 		{"IPv6 in brackets", "/a [::1](rw)\n", `1:4 "[::1]": brackets are character classes here`},
 		{"IPv6 with a port", "/a h:2049(rw)\n", `1:4 "h:2049" is not an IPv6 address`},
 		{"domain", "/a .example.org(rw)\n", `1:4 ".example.org" is not a host name`},
-		{"dots", "/a a..b(rw) ...(rw)\n", `1:4 "a..b" is not a host name|1:13 "..." is not an IPv4 address`},
+		{"dots", "/a a..b(rw) ...(rw) a..(rw)\n", `1:4 "a..b" is not a host name|1:13 "..." is not an IPv4 address|1:21 "a.." is not a host name`},
 		{"character", "/a a$b(rw)\n", `1:4 "a$b" is not a host name: it contains "$"`},
 		{"hash", "/a h#x\n", `1:4 "h#x" is not a host name`},
 		{"no length", "/a 10.0.0.0/(rw)\n", `1:4 network "10.0.0.0/" has no length`}, // exportfs: the whole Internet
