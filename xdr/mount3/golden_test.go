@@ -56,11 +56,7 @@ func TestRefused(t *testing.T) {
 		{"endless list", new(Groups), `00000001 00000001 "h" 000000`, xdr.ErrShort},
 		{"status of 4", new(Mountres3), `00000004`, xdr.ErrBadValue},
 	} {
-		var d xdr.Decoder
-		d.Reset(xdrtest.Wire(t, c.wire))
-		if c.v.Decode(&d); d.Err() != c.want {
-			t.Errorf("%s: error %v, want %v", c.name, d.Err(), c.want)
-		}
+		t.Run(c.name, func(t *testing.T) { xdrtest.Refused(t, c.v, c.wire, c.want) })
 	}
 }
 

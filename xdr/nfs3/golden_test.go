@@ -212,11 +212,7 @@ func TestRefused(t *testing.T) {
 		{"data of 4 GiB", new(WRITE3args), fhWire + `0000000000000009 00000003 00000000 ffffffff 00000000`, xdr.ErrTooLong},
 		{"nothing", new(LOOKUP3args), ``, xdr.ErrShort},
 	} {
-		var d xdr.Decoder
-		d.Reset(xdrtest.Wire(t, c.wire))
-		if c.v.Decode(&d); d.Err() != c.want {
-			t.Errorf("%s: error %v, want %v", c.name, d.Err(), c.want)
-		}
+		t.Run(c.name, func(t *testing.T) { xdrtest.Refused(t, c.v, c.wire, c.want) })
 	}
 	var e xdr.Encoder
 	(&Createhow3{Mode: 3}).Encode(&e)

@@ -65,11 +65,7 @@ func TestRefused(t *testing.T) {
 		{"mapping cut off", new(Mapping), `000186a3 00000003 00000006`, xdr.ErrShort},
 		{"list flag of 2", new(Pmaplist), `00000002`, xdr.ErrBadValue},
 	} {
-		var d xdr.Decoder
-		d.Reset(xdrtest.Wire(t, c.wire))
-		if c.v.Decode(&d); d.Err() != c.want {
-			t.Errorf("%s: error %v, want %v", c.name, d.Err(), c.want)
-		}
+		t.Run(c.name, func(t *testing.T) { xdrtest.Refused(t, c.v, c.wire, c.want) })
 	}
 }
 

@@ -235,6 +235,16 @@ func Golden(t *testing.T, v Type, wire string) {
 	}
 }
 
+// Refused checks that decoding wire as v fails with the error want.
+func Refused(t *testing.T, v Type, wire string, want error) {
+	t.Helper()
+	var d xdr.Decoder
+	d.Reset(Wire(t, wire))
+	if v.Decode(&d); d.Err() != want {
+		t.Errorf("decoding %T: error %v, want %v", v, d.Err(), want)
+	}
+}
+
 // Wire returns the bytes that Golden's notation stands for.
 func Wire(t testing.TB, wire string) []byte {
 	t.Helper()

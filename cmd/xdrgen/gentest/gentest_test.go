@@ -68,11 +68,7 @@ func TestRefused(t *testing.T) {
 		{"bad bool in a run", new(Point), `fffffffe fffffffffffffffd 00000002 00000003 0102030405 000000`, xdr.ErrBadValue},
 		{"bad enum in a run", new(Point), `fffffffe fffffffffffffffd 00000001 00000002 0102030405 000000`, xdr.ErrBadValue},
 	} {
-		var d xdr.Decoder
-		d.Reset(xdrtest.Wire(t, c.wire))
-		if c.v.Decode(&d); d.Err() != c.want {
-			t.Errorf("%s: error %v, want %v", c.name, d.Err(), c.want)
-		}
+		t.Run(c.name, func(t *testing.T) { xdrtest.Refused(t, c.v, c.wire, c.want) })
 	}
 	var e xdr.Encoder
 	(&ByColour{C: YELLOW}).Encode(&e)
