@@ -171,6 +171,9 @@ func (p *printer) get(ps []place, size int) {
 // nest as deep as x has indices.
 func index(x string) string { return string(rune('i' + strings.Count(x, "["))) }
 
+// scalarMethod names the methods of xdr's Encoder and Decoder for the scalars.
+var scalarMethod = map[kind]string{kUint32: "Uint32", kInt32: "Int32", kUint64: "Uint64", kInt64: "Int64", kBool: "Bool"}
+
 func (p *printer) encode(f place) {
 	x, t := f.x, f.t
 	if t.hasMethods() {
@@ -178,16 +181,8 @@ func (p *printer) encode(f place) {
 		return
 	}
 	switch t.kind {
-	case kUint32:
-		p.ln("e.Uint32(%s)", x)
-	case kInt32:
-		p.ln("e.Int32(%s)", x)
-	case kUint64:
-		p.ln("e.Uint64(%s)", x)
-	case kInt64:
-		p.ln("e.Int64(%s)", x)
-	case kBool:
-		p.ln("e.Bool(%s)", x)
+	case kUint32, kInt32, kUint64, kInt64, kBool:
+		p.ln("e.%s(%s)", scalarMethod[t.kind], x)
 	case kFixed:
 		p.ln("e.Fixed(%s[:])", x)
 	case kOpaque:
@@ -225,16 +220,8 @@ func (p *printer) decode(f place) {
 		return
 	}
 	switch t.kind {
-	case kUint32:
-		p.ln("%s = d.Uint32()", x)
-	case kInt32:
-		p.ln("%s = d.Int32()", x)
-	case kUint64:
-		p.ln("%s = d.Uint64()", x)
-	case kInt64:
-		p.ln("%s = d.Int64()", x)
-	case kBool:
-		p.ln("%s = d.Bool()", x)
+	case kUint32, kInt32, kUint64, kInt64, kBool:
+		p.ln("%s = d.%s()", x, scalarMethod[t.kind])
 	case kFixed:
 		p.ln("copy(%s[:], d.Fixed(%s))", x, t.nText)
 	case kOpaque:
