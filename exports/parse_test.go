@@ -306,6 +306,32 @@ func TestEveryOptionIsTested(t *testing.T) {
 	}
 }
 
+// The user guide must name every option, and the limits as they are.
+func TestGuideIsComplete(t *testing.T) {
+	text, err := os.ReadFile("../docs/exports.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range optionTable {
+		if !bytes.Contains(text, []byte("`"+o.name+"`")) && !bytes.Contains(text, []byte("`"+o.name+"=")) {
+			t.Errorf("docs/exports.md does not name option %s", o.name)
+		}
+	}
+	for _, limit := range []string{"| 4 MiB |", "| 256 KiB |", "| 1,000 |", "| 10,000 |", "| 4,096 and 65,536 |", "| 1,024 and 255 bytes"} {
+		if !bytes.Contains(text, []byte(limit)) {
+			t.Errorf("docs/exports.md does not say %q", limit)
+		}
+	}
+	if MaxFileSize != 4<<20 || MaxLine != 256<<10 || MaxDropIns != 1000 || MaxExports != 10000 || MaxClients != 4096 || MaxAllClients != 65536 || MaxPath != 1024 || MaxClientName != 255 {
+		t.Error("a limit has changed: change docs/exports.md with it")
+	}
+	o := mustParse(t, "/a h").Exports()[0].Clients[0].Options
+	if want := "The default is `ro,sync,secure,root_squash,no_subtree_check,hide,nocrossmnt,anonuid=65534,anongid=65534,sec=sys`"; !bytes.Contains(text, []byte(want)) ||
+		!o.equal(&mustParse(t, "/a h(ro,sync,secure,root_squash,no_subtree_check,hide,nocrossmnt,anonuid=65534,anongid=65534,sec=sys)").Exports()[0].Clients[0].Options) {
+		t.Error("the defaults in docs/exports.md are not those in force")
+	}
+}
+
 func TestSecDefaultsTrap(t *testing.T) {
 	s, warns, err := Parse("f", []byte("/a -sec=sys,ro h1(rw) h2(sec=none,rw) h3(sec=sys,rw)\n"))
 	if err != nil {
@@ -417,6 +443,25 @@ func TestErrors(t *testing.T) {
 				t.Errorf("%d errors, want %d:\n%v", len(list), len(want), err)
 			}
 		})
+	}
+}
+
+// Every trap and difference that the guide promises a warning or an error for.
+func TestGuideTraps(t *testing.T) {
+	for line, warn := range map[string]string{
+		"/a h (rw)": "makes two clients", "/a": "no client is named", "/a -rw": "no client is named", "/a(rw)": "part of the path",
+		"/a 192.168.1.*": "never addresses", "/a h(rw) h(ro)": "listed twice", "/a -sec=sys,ro h(rw)": "does not change the flavours",
+		"/a h(rw,ro)": "overrides", "/a h(anonuid=0)": "root", "/a h(fsid=1) g(fsid=2)": "is ignored",
+	} {
+		_, warns, err := Parse("f", []byte(line))
+		if err != nil || !strings.Contains(showWarnings(warns), warn) {
+			t.Errorf("%s: %v %v", line, err, warns)
+		}
+	}
+	_, _, err := Parse("/etc/exports", []byte("/srv/www 10.0.0.0/8(rw,no_rootsquash)"))
+	text, _ := os.ReadFile("../docs/exports.md")
+	if err == nil || !bytes.Contains(text, []byte(err.Error())) {
+		t.Errorf("the guide's example is not what is printed: %v", err)
 	}
 }
 

@@ -30,7 +30,7 @@ type ResolverConfig struct {
 	TTL         time.Duration // how long an answer is fresh; default 1 min
 	NegativeTTL time.Duration // how long "no such name" and a failure are fresh; default 10 s
 	Stale       time.Duration // how long the last good answer serves while lookups fail; default 24 h
-	MaxEntries  int           // answers kept; default 4096
+	MaxEntries  int           // answers kept; default 16384
 	MaxLookups  int           // lookups under way; past it questions get the last known answer; default 32
 	Getent      string        // program for netgroups; default "getent", found by PATH
 	Net         *net.Resolver // default net.DefaultResolver
@@ -110,7 +110,7 @@ func NewSystemResolver(cfg ResolverConfig) *SystemResolver {
 	setDefault(&cfg.TTL, time.Minute)
 	setDefault(&cfg.NegativeTTL, 10*time.Second)
 	setDefault(&cfg.Stale, 24*time.Hour)
-	setDefault(&cfg.MaxEntries, 4096)
+	setDefault(&cfg.MaxEntries, 16384)
 	setDefault(&cfg.MaxLookups, 32)
 	setDefault(&cfg.Getent, "getent")
 	if cfg.Net == nil {

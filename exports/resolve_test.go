@@ -263,8 +263,7 @@ func TestResolverSilentDNS(t *testing.T) {
 	s := mustParse(t, line.String())
 	start := time.Now()
 	c, provisional := s.Which(s.Get("/a"), netip.MustParseAddr("10.77.0.1"), r)
-	// 50 names one after the other would take 15 s; the bound leaves room for a busy machine.
-	if took := time.Since(start); took > 10*timeout {
+	if took := time.Since(start); took > 25*timeout { // one after the other, the names would take twice that at least
 		t.Errorf("took %v", took)
 	}
 	if c == nil || c.Class != ClassAny || !provisional {
@@ -336,7 +335,7 @@ func TestHangingGetent(t *testing.T) {
 	s := mustParse(t, "/a @g1(rw) @g1x(rw)")
 	start := time.Now()
 	c, provisional := s.Which(s.Get("/a"), netip.MustParseAddr("127.0.0.1"), r)
-	if took := time.Since(start); c != nil || !provisional || took > 10*timeout {
+	if took := time.Since(start); c != nil || !provisional || took > 100*timeout { // the fake sleeps for 1000 s
 		t.Errorf("%v, provisional %v, took %v", c, provisional, took)
 	}
 	for deadline := time.Now().Add(10 * time.Second); r.Stats().Running > 0 && time.Now().Before(deadline); {
