@@ -1,8 +1,26 @@
-// Package dataio is the data path: READ, WRITE and COMMIT in the mode the administrator chose.
+// Package dataio is the data path: READ, WRITE and COMMIT in the I/O mode the
+// administrator chose.
+//
+// Plan: Read dispatches on the mode (read.go) and tries, in turn, the ways
+// that the mode allows: each either serves the READ, or says why it cannot and
+// the next one is tried (direct, dontcache, buffered), the reason being
+// counted. What a READ returns is a payload: a pooled buffer (buffer.go) or
+// filled pipes (pipe.go). On a service thread nothing sleeps: what is not in
+// memory is answered with unix.EAGAIN, and the call is run again where it may
+// (warm.go). Write and Commit (write.go) keep the promise of the verifier.
+//
+// Whether READ reached the end of the file is vfs's to say, from the size.
 package dataio
 
 import (
+	"fmt"
+	"math"
 	"net/netip"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"sluice/pkg/filecache"
 	"sluice/pkg/stats"
@@ -10,54 +28,172 @@ import (
 	"sluice/xdr"
 )
 
-// stable_how of RFC 1813 section 3.3.7, the same numbers as stable_how4.
+// Defaults and limits, in bytes.
 const (
-	Unstable uint32 = iota
-	DataSync
-	FileSync
+	DefaultSpliceMin   = 128 << 10 // docs/decisions/0004-splice-min.md
+	DefaultMaxIO       = 1 << 20
+	MaxMaxIO           = 4 << 20
+	DefaultBufferBytes = 64 << 20
+	smallBuffer        = xdr.SmallPayload
 )
 
 // Config sets an engine up; zero values mean the default.
 type Config struct {
-	SpliceMin   int // bytes; smaller READs are copied
-	MaxIO       int // largest READ, in bytes; 1 MiB
-	BufferBytes int // most bytes of reply buffers; 64 MiB
-	DirectBytes int // most bytes of direct-I/O buffers; 64 MiB
-	Pipes       int // most pipes (two descriptors each); see PipeBudget
-	Trace       *trace.Bus
-	Warn        func(f *filecache.File, export, what string, err error) // rate-limited: a fallback that an administrator should know of
+	Cache       *filecache.Cache // required: its lost writes change the engine's verifier
+	SpliceMin   int              // smaller READs are copied; negative: all are
+	MaxIO       int              // largest READ; at most MaxMaxIO
+	BufferBytes int              // most memory for reply buffers
+	DirectBytes int              // most memory for buffers of direct reads
+	Pipes       int              // most pipes, two descriptors each; see PipeBudget. Negative: none
+	Trace       *trace.Bus       // may be nil
+
+	// Warn is told of what an administrator should know of and cannot see
+	// otherwise, at most once a minute for each kind. May be nil.
+	Warn func(Warning)
 }
 
-// PipeBudget returns how many pipes suit a limit of descriptors.
-func PipeBudget(limit uint64) int { panic("dataio: not built yet") }
+// Warning says that something is served in a way other than configured, or
+// was lost.
+type Warning struct {
+	What   string // one sentence, with the remedy
+	File   filecache.Key
+	Export string
+	Err    error
+}
 
-// Engine serves reads and writes.
-type Engine struct{ _ int }
+// Engine serves reads and writes. All methods may be called from any
+// goroutine; a Thread belongs to one at a time.
+type Engine struct {
+	spliceMin int
+	maxIO     int
+	bus       *trace.Bus
+	warn      func(Warning)
+	plain     *bufferPool
+	direct    *bufferPool
+	pipes     pipePool
+	verf      atomic.Uint64
+	counts    counters
+	warned    [warnings]atomic.Int64 // when last, by the clock, plus 1
+
+	noCachestat atomic.Bool // the kernel has none
+
+	// The calls that tests make fail.
+	fsync  func(fd int) error
+	pread  func(th *Thread, fd int, b []byte, off int64, flags uintptr) (int, error) // direct reads
+	pwrite func(th *Thread, fd int, b []byte, off int64, flags uintptr) (int, error)
+}
 
 // New returns an engine with a fresh write verifier.
-func New(cfg Config) (*Engine, error) { panic("dataio: not built yet") }
-
-// Close frees the pools. Every payload must have been released.
-func (e *Engine) Close() { panic("dataio: not built yet") }
-
-// Thread is one OS thread's state. Not for use by two goroutines at once.
-type Thread struct {
-	// AsServer runs f under the server's own credentials and comes back to the caller's. nil: the thread always has the server's.
-	AsServer func(f func() error) error
-	shard    stats.Shard
+func New(cfg Config) (*Engine, error) {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&cfg.SpliceMin, DefaultSpliceMin)
+	def(&cfg.MaxIO, DefaultMaxIO)
+	def(&cfg.BufferBytes, DefaultBufferBytes)
+	def(&cfg.DirectBytes, DefaultBufferBytes)
+	def(&cfg.Pipes, PipeBudget(1024))
+	switch {
+	case cfg.Cache == nil:
+		return nil, fmt.Errorf("dataio: no file cache given")
+	case cfg.MaxIO < pageSize || cfg.MaxIO > MaxMaxIO:
+		return nil, fmt.Errorf("largest READ of %d bytes: use %d to %d", cfg.MaxIO, pageSize, MaxMaxIO)
+	case os.Getpagesize() != pageSize:
+		return nil, fmt.Errorf("pages of %d bytes: this build is for %d", os.Getpagesize(), pageSize)
+	}
+	if cfg.SpliceMin < 0 || cfg.Pipes < 0 {
+		cfg.SpliceMin = math.MaxInt
+	}
+	e := &Engine{
+		spliceMin: cfg.SpliceMin,
+		maxIO:     cfg.MaxIO,
+		bus:       cfg.Trace,
+		warn:      cfg.Warn,
+		plain:     newBufferPool(cfg.BufferBytes),
+		direct:    newBufferPool(cfg.DirectBytes),
+		pipes:     pipePool{max: max(cfg.Pipes, 0)},
+		fsync:     unix.Fsync,
+		pread:     (*Thread).preadv2,
+		pwrite:    (*Thread).pwritev2,
+	}
+	if e.warn == nil {
+		e.warn = func(Warning) {}
+	}
+	if err := e.newVerifier(); err != nil {
+		return nil, err
+	}
+	cfg.Cache.OnWriteError(e.WriteFailed)
+	return e, nil
 }
 
-// NewThread returns the state for one service thread.
-func (e *Engine) NewThread() *Thread { panic("dataio: not built yet") }
+// Close frees the pools. It fails, naming the number, when payloads have not
+// been released; their memory and descriptors stay.
+func (e *Engine) Close() error {
+	b, d, p := e.plain.close(), e.direct.close(), e.pipes.close()
+	if b+d+p != 0 {
+		return fmt.Errorf("dataio: %d buffers, %d direct buffers and %d pipes are still in use", b, d, p)
+	}
+	return nil
+}
 
-// Close frees it.
-func (t *Thread) Close() { panic("dataio: not built yet") }
+// MaxIO returns the largest READ that is served whole, in bytes.
+func (e *Engine) MaxIO() int { return e.maxIO }
 
-// ReadReq is one READ. The caller has checked that File may be read and holds a pin on it.
+// Thread is the data path's state for one OS thread (or goroutine): one call
+// at a time.
+type Thread struct {
+	// AsServer runs f under the server's own credentials and returns to the
+	// caller's. nil: the thread has the server's at all times.
+	AsServer func(f func() error) error
+
+	shard   stats.Shard
+	iov     unix.Iovec
+	small   buffer // for READs that the encoder copies at once
+	probe   [1]byte
+	missing []pageSpan // see absent
+	events  []trace.Event
+
+	csFD     int
+	csRange  unix.CachestatRange
+	cs       unix.Cachestat_t
+	askAgain func() error // cachestat as a value, made once
+}
+
+// NewThread returns the state for one thread.
+func (e *Engine) NewThread() *Thread {
+	th := &Thread{shard: stats.NewShard()}
+	th.small.mem = make([]byte, smallBuffer)
+	th.askAgain = th.cachestat
+	return th
+}
+
+// Close frees it. A payload that is still out stays good.
+func (th *Thread) Close() {}
+
+// fd returns a data descriptor of f, opened under the server's credentials.
+func (th *Thread) fd(f *filecache.File, k filecache.Kind, wait bool) (int, error) {
+	if fd := f.FD(k); fd >= 0 {
+		return fd, nil
+	}
+	if th.AsServer == nil {
+		return f.Open(k, wait)
+	}
+	fd := -1
+	err := th.AsServer(func() (err error) {
+		fd, err = f.Open(k, wait)
+		return err
+	})
+	return fd, err
+}
+
+// ReadReq is one READ. The caller holds a pin on File and has checked that it
+// may be read.
 type ReadReq struct {
 	File   *filecache.File
-	Offset uint64
-	Count  uint32
+	Offset uint64 // at most 2^63-1
+	Count  uint32 // more than MaxIO is served in part
 	Mode   Mode
 	First  bool // the first READ of its COMPOUND: direct is permitted
 	Splice bool // the reply goes to a plain TCP socket: a pipe may carry it
@@ -68,47 +204,40 @@ type ReadReq struct {
 	Export string
 }
 
-// ReadRes is what a READ gives. The caller owns Data.
+// ReadRes is what a READ gives. Data is the caller's to release.
 type ReadRes struct {
 	Data  xdr.Payload // nil when N is 0
 	N     int
-	Short bool // fewer than asked: the end of the file was met; vfs decides eof from the size
-	Used  Mode // after fallbacks
+	Short bool // fewer than asked, as at the end of the file
+	Used  Mode // what served it, after fallbacks
 }
 
-// Read serves q. Errors are errnos: unix.EAGAIN only with q.NoWait (run again where it may sleep),
-// unix.EMFILE when a bounded resource stayed used up (JUKEBOX, DELAY).
-func (e *Engine) Read(th *Thread, q *ReadReq) (ReadRes, error) { panic("dataio: not built yet") }
-
-// WriteReq is one WRITE. The caller has checked that File may be written and holds a pin on it.
+// WriteReq is one WRITE. The caller holds a pin on File and has checked that
+// it may be written.
 type WriteReq struct {
 	File   *filecache.File
 	Offset uint64
 	Data   []byte
 	Stable uint32
 	Mode   Mode
-	NoWait bool // service thread: return unix.EAGAIN, before any effect, rather than wait for a direct read in flight
+	NoWait bool // service thread: return unix.EAGAIN, before any effect, rather than wait for a direct read in flight or a lease
 
 	XID    uint32
 	Client netip.Addr
 	Export string
 }
 
-// Write writes q.Data and returns how many bytes were written (may be fewer), how they were committed and the verifier.
-func (e *Engine) Write(th *Thread, q *WriteReq) (n int, committed uint32, verf [8]byte, err error) {
-	panic("dataio: not built yet")
+// The kinds of warning, each told at most once a minute.
+const (
+	warnDirectEINVAL = iota
+	warnLostWrite
+	warnings
+)
+
+func (e *Engine) warning(kind int, w Warning) {
+	t := now() + 1
+	last := e.warned[kind].Load()
+	if (last == 0 || t-last > int64(time.Minute)) && e.warned[kind].CompareAndSwap(last, t) {
+		e.warn(w)
+	}
 }
-
-// Commit puts all data of f on stable storage. Any failure is unix.EIO and changes the verifier.
-func (e *Engine) Commit(th *Thread, f *filecache.File, off uint64, count uint32) (verf [8]byte, err error) {
-	panic("dataio: not built yet")
-}
-
-// Verifier returns the write verifier in force.
-func (e *Engine) Verifier() [8]byte { panic("dataio: not built yet") }
-
-// Stats is a snapshot of the engine's counters.
-type Stats struct{}
-
-// Stats returns the counters.
-func (e *Engine) Stats() Stats { panic("dataio: not built yet") }

@@ -74,16 +74,13 @@ type Config struct {
 	Budget int        // most descriptors open at once; see Budget
 	Trace  *trace.Bus // file_open and file_close; may be nil
 
-	// OnWriteError is called when data of a file could not be put on stable
-	// storage: the write verifier must change before it returns. May be nil.
-	OnWriteError func(*File)
-
 	NoDontCache bool // act as if RWF_DONTCACHE worked on no file system
 }
 
 // Cache holds the open files. All methods may be called from any goroutine.
 type Cache struct {
 	cfg    Config
+	lost   func(*File) // see OnWriteError
 	open   atomic.Int64  // descriptors held
 	epoch  atomic.Uint64 // counts insertions; stamps idle files
 	fs     sync.Map      // uint64 -> *fsState
@@ -119,7 +116,7 @@ const (
 // New returns an empty cache.
 func New(cfg Config) *Cache {
 	cfg.Budget = max(cfg.Budget, minBudget)
-	c := &Cache{cfg: cfg, cleans: make(chan struct{}, 4)}
+	c := &Cache{cfg: cfg, lost: func(*File) {}, cleans: make(chan struct{}, 4)}
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.files = make(map[Key]*File)
@@ -128,6 +125,11 @@ func New(cfg Config) *Cache {
 	}
 	return c
 }
+
+// OnWriteError has lost called whenever data of a file could not be put on
+// stable storage: the write verifier must have changed when it returns. Call
+// it before the cache is used; dataio.New does.
+func (c *Cache) OnWriteError(lost func(*File)) { c.lost = lost }
 
 func (c *Cache) shard(k *Key) *shard { return &c.shards[k.hash()%shardCount] }
 

@@ -125,9 +125,7 @@ func (f *File) SyncBegin() uint64 {
 func (f *File) SyncEnd(began uint64, err error, lost bool) error {
 	g := &f.sync
 	if err != nil && lost {
-		if f.cache.cfg.OnWriteError != nil {
-			f.cache.cfg.OnWriteError(f)
-		}
+		f.cache.lost(f)
 		g.errs.Add(1)
 	}
 	left := g.flights.Add(-1)

@@ -118,7 +118,8 @@ func TestOrderExcludes(t *testing.T) {
 // returns.
 func TestSyncGateTellsAll(t *testing.T) {
 	var verf atomic.Int32
-	c := newCache(t, Config{Budget: 100, OnWriteError: func(*File) { time.Sleep(5 * time.Millisecond); verf.Add(1) }})
+	c := newCache(t, Config{Budget: 100})
+	c.OnWriteError(func(*File) { time.Sleep(5 * time.Millisecond); verf.Add(1) })
 	f := insert(t, c, tempFile(t, t.TempDir(), "a", "x"))
 	defer f.Release()
 	for range 20 {

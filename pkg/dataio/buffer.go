@@ -1,0 +1,185 @@
+// Reply buffers. All are page-aligned and lie outside of Go's heap, so that
+// one kind serves copies and direct I/O, and the collector's goal does not
+// grow with the data in flight.
+//
+// Plan: a pool keeps free buffers in a few sizes under one mutex and maps new
+// ones until its limit; at the limit it takes apart free buffers of other
+// sizes, and when none is free the caller waits, falls back, or is told to.
+
+package dataio
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// classSizes are what one READ may need; each buffer has slack on top for the
+// widening of a direct read. Untouched memory of a mapping costs nothing.
+var classSizes = [...]int{16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20}
+
+const classSlack = 16 << 10
+
+// buffer is a pooled buffer and, once filled, the payload of one reply.
+type buffer struct {
+	mem   []byte // all of it
+	data  []byte // what is left to send
+	pool  *bufferPool
+	class int8
+	inUse atomic.Bool
+}
+
+type bufferPool struct {
+	limit int64
+
+	mu    sync.Mutex
+	free  [len(classSizes)][]*buffer
+	bytes int64 // mapped
+
+	used   atomic.Int64  // buffers out
+	waits  atomic.Uint64 // gets that found none free
+	denied atomic.Uint64 // gets that returned none
+}
+
+func newBufferPool(limit int) *bufferPool {
+	return &bufferPool{limit: int64(max(limit, classSizes[len(classSizes)-1]+classSlack))}
+}
+
+// get returns a buffer of at least n bytes, or nil when none can be had: at
+// once, or with wait after a second.
+func (p *bufferPool) get(n int, wait bool) *buffer {
+	class := 0
+	for ; class < len(classSizes) && n > classSizes[class]+classSlack; class++ {
+	}
+	if class == len(classSizes) {
+		p.denied.Add(1)
+		return nil
+	}
+	b := p.tryGet(class)
+	if b == nil && wait {
+		b = p.waitGet(class)
+	}
+	if b == nil {
+		p.denied.Add(1)
+		return nil
+	}
+	b.inUse.Store(true)
+	p.used.Add(1)
+	return b
+}
+
+func (p *bufferPool) waitGet(class int) *buffer {
+	p.waits.Add(1)
+	deadline := time.Now().Add(time.Second)
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		time.Sleep(pause)
+		if b := p.tryGet(class); b != nil || time.Now().After(deadline) {
+			return b
+		}
+	}
+}
+
+func (p *bufferPool) tryGet(class int) *buffer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := len(p.free[class]); l > 0 {
+		b := p.free[class][l-1]
+		p.free[class] = p.free[class][:l-1]
+		return b
+	}
+	size := classSizes[class] + classSlack
+	// Make room out of the other sizes, the largest first.
+	for c := len(classSizes) - 1; c >= 0 && p.bytes+int64(size) > p.limit; c-- {
+		for len(p.free[c]) > 0 && p.bytes+int64(size) > p.limit {
+			l := len(p.free[c]) - 1
+			p.unmap(p.free[c][l])
+			p.free[c] = p.free[c][:l]
+		}
+	}
+	if p.bytes+int64(size) > p.limit {
+		return nil
+	}
+	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil // out of memory or of mappings: the same as a pool used up
+	}
+	p.bytes += int64(size)
+	return &buffer{mem: mem, pool: p, class: int8(class)}
+}
+
+// unmap gives a free buffer's memory back; p.mu is held.
+func (p *bufferPool) unmap(b *buffer) {
+	p.bytes -= int64(len(b.mem))
+	if err := unix.Munmap(b.mem); err != nil {
+		panic("dataio: munmap: " + err.Error())
+	}
+	b.mem = nil
+}
+
+func (p *bufferPool) put(b *buffer) {
+	p.used.Add(-1)
+	p.mu.Lock()
+	p.free[b.class] = append(p.free[b.class], b)
+	p.mu.Unlock()
+}
+
+// close unmaps what is free and returns how many buffers are still out.
+func (p *bufferPool) close() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.free {
+		for _, b := range p.free[c] {
+			p.unmap(b)
+		}
+		p.free[c] = nil
+	}
+	return p.used.Load()
+}
+
+// PoolStats describes a pool of reply buffers.
+type PoolStats struct {
+	Bytes  int64  `json:"bytes"` // mapped, free ones included
+	Limit  int64  `json:"limit_bytes"`
+	InUse  int64  `json:"in_use"` // buffers
+	Waits  uint64 `json:"waits"`
+	Denied uint64 `json:"denied"`
+}
+
+func (p *bufferPool) stats() PoolStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return PoolStats{p.bytes, p.limit, p.used.Load(), p.waits.Load(), p.denied.Load()}
+}
+
+// Len returns the bytes left.
+func (b *buffer) Len() int { return len(b.data) }
+
+// Bytes returns the bytes left.
+func (b *buffer) Bytes() ([]byte, bool) { return b.data, true }
+
+// SendTo is not for payloads in memory.
+func (b *buffer) SendTo(int) (int, error) { return 0, unix.EINVAL }
+
+// ReadAll copies the bytes left.
+func (b *buffer) ReadAll(dst []byte) (int, error) {
+	n := copy(dst, b.data)
+	b.data = b.data[n:]
+	return n, nil
+}
+
+// Advance drops the first n bytes.
+func (b *buffer) Advance(n int) { b.data = b.data[n:] }
+
+// Release gives the buffer back. A second call would let two replies share it,
+// so it panics.
+func (b *buffer) Release() {
+	if !b.inUse.CompareAndSwap(true, false) {
+		panic("dataio: buffer released twice")
+	}
+	b.data = nil
+	if b.pool != nil {
+		b.pool.put(b)
+	}
+}
