@@ -244,7 +244,7 @@ func (d *driver) flush(cn *conn) error {
 	d.out, d.cuts, d.held = d.out[:0], d.cuts[:0], 0
 	for v := d.iov; len(v) > 0; {
 		// The kernel takes at most 1024 vectors. The socket is blocking.
-		n, _, e := unix.RawSyscall(unix.SYS_WRITEV, uintptr(cn.fd), uintptr(unsafe.Pointer(&v[0])), uintptr(min(len(v), 1024)))
+		n, _, e := unix.Syscall(unix.SYS_WRITEV, uintptr(cn.fd), uintptr(unsafe.Pointer(&v[0])), uintptr(min(len(v), 1024)))
 		if e == unix.EINTR {
 			continue
 		}
@@ -435,16 +435,11 @@ func (d *driver) receiveBulk(cn *conn) error {
 
 // run is the measured loop.
 func (d *driver) run() (Result, error) {
-	// A locked thread and raw system calls: the scheduler has nothing to do
-	// while the loop runs. Its preemption signals would only interrupt them,
-	// and nfsload switches the collector off.
+	// A locked thread, and system calls of its own: the scheduler and the
+	// poller have no part in the loop. The two that may wait tell the runtime,
+	// which else could not stop the world meanwhile.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var old unix.Sigset_t
-	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &unix.Sigset_t{Val: [16]uint64{1 << (unix.SIGURG - 1)}}, &old); err != nil {
-		return Result{}, err
-	}
-	defer unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
 	c := d.c
 	var events [64]unix.EpollEvent
 	cpu0, err := serverCPU(c.ServerPID)
@@ -461,7 +456,7 @@ func (d *driver) run() (Result, error) {
 	}
 	now, heard := d.now(), d.now()
 	for now < limit && (c.Count == 0 || d.calls < c.Count) {
-		n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_WAIT, uintptr(d.ep), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), idleTimeout, 0, 0)
+		n, _, e := unix.Syscall6(unix.SYS_EPOLL_WAIT, uintptr(d.ep), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), idleTimeout, 0, 0)
 		if e != 0 && e != unix.EINTR {
 			return Result{}, fmt.Errorf("epoll_wait: %w", e)
 		}

@@ -1,0 +1,74 @@
+// What the measurements ran on.
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// machine describes the place of a run; no names or addresses in it.
+type machine struct {
+	CPU        string `json:"cpu"`
+	Cores      int    `json:"cores"`
+	Memory     string `json:"memory"`
+	Kernel     string `json:"kernel"`
+	System     string `json:"system"`
+	FileSystem string `json:"file_system"`
+	Ganesha    string `json:"ganesha"`
+	Sluice     string `json:"sluice"`
+	Go         string `json:"go"`
+	Fio        string `json:"fio"`
+}
+
+func describe(o *options) machine {
+	m := machine{Cores: runtime.NumCPU(), Go: runtime.Version(), CPU: "unknown", System: "unknown"}
+	m.CPU = field("/proc/cpuinfo", "model name", ":")
+	m.System = strings.Trim(field("/etc/os-release", "PRETTY_NAME", "="), `"`)
+	if kb := strings.Fields(field("/proc/meminfo", "MemTotal", ":")); len(kb) > 0 {
+		var n int64
+		fmt.Sscan(kb[0], &n)
+		m.Memory = fmt.Sprintf("%.1f GiB", float64(n)/(1<<20))
+	}
+	var u unix.Utsname
+	if unix.Uname(&u) == nil {
+		m.Kernel = unix.ByteSliceToString(u.Release[:])
+	}
+	m.FileSystem = output("findmnt", "-n", "-o", "FSTYPE,OPTIONS", "-T", o.work)
+	m.Ganesha = output("dpkg-query", "-W", "-f", "nfs-ganesha ${Version}", "nfs-ganesha")
+	m.Fio = output("fio", "--version")
+	m.Sluice = output(o.sluice, "version")
+	if rev := output("git", "describe", "--always", "--dirty"); rev != "unknown" {
+		m.Sluice += " (commit " + rev + ")"
+	}
+	return m
+}
+
+// field returns the value of the first line of a file that begins with key.
+func field(path, key, sep string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "unknown"
+	}
+	for line := range strings.Lines(string(b)) {
+		if k, v, ok := strings.Cut(line, sep); ok && strings.TrimSpace(k) == key {
+			return strings.TrimSpace(v)
+		}
+	}
+	return "unknown"
+}
+
+// output returns the first line that a command prints.
+func output(name string, args ...string) string {
+	out, err := exec.Command(name, args...).Output()
+	if err != nil {
+		return "unknown"
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	return strings.Join(strings.Fields(line), " ")
+}
