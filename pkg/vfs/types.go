@@ -136,7 +136,7 @@ const (
 	Exclusive                  // as Guarded, but the same verifier finds the file that its first try made
 )
 
-// ReadResult is the answer to a READ. Data must be released exactly once, also when N is 0.
+// ReadResult is the answer to a READ. Data is nil when N is 0, and otherwise must be released exactly once.
 type ReadResult struct {
 	Data xdr.Payload
 	N    int

@@ -1,0 +1,77 @@
+// Attributes: from statx to Attr.
+
+package vfs
+
+import (
+	"golang.org/x/sys/unix"
+
+	"sluice/pkg/filecache"
+)
+
+// types maps the S_IFMT bits, shifted down, to file types.
+var types = [16]Type{
+	unix.S_IFREG >> 12:  TypeReg,
+	unix.S_IFDIR >> 12:  TypeDir,
+	unix.S_IFBLK >> 12:  TypeBlk,
+	unix.S_IFCHR >> 12:  TypeChr,
+	unix.S_IFLNK >> 12:  TypeLnk,
+	unix.S_IFSOCK >> 12: TypeSock,
+	unix.S_IFIFO >> 12:  TypeFifo,
+}
+
+// fill converts what statx said of a file on m.
+func (a *Attr) fill(stx *unix.Statx_t, m *fsMount, key *filecache.Key) {
+	a.Type = types[stx.Mode>>12&15]
+	a.Mode = uint32(stx.Mode & 0o7777)
+	a.Nlink = stx.Nlink
+	a.UID, a.GID = stx.Uid, stx.Gid
+	a.Size = stx.Size
+	a.Used = stx.Blocks * 512
+	a.RdevMajor, a.RdevMinor = stx.Rdev_major, stx.Rdev_minor
+	a.BlockSize = stx.Blksize
+	a.FSID = m.attrFSID(key)
+	a.FileID = stx.Ino
+	a.Atime = Time{stx.Atime.Sec, stx.Atime.Nsec}
+	a.Mtime = Time{stx.Mtime.Sec, stx.Mtime.Nsec}
+	a.Ctime = Time{stx.Ctime.Sec, stx.Ctime.Nsec}
+	// The kernel's own server takes ctime too where a file system has no counter of changes that user space can read.
+	a.Change = uint64(stx.Ctime.Sec)*1e9 + uint64(stx.Ctime.Nsec)
+	a.MountPoint = stx.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+}
+
+// stamp is what grants are checked against.
+func stamp(stx *unix.Statx_t) filecache.Stamp {
+	return filecache.Stamp{Mode: uint32(stx.Mode), UID: stx.Uid, GID: stx.Gid, CtimeSec: stx.Ctime.Sec, CtimeNsec: stx.Ctime.Nsec}
+}
+
+// attr reads a node's attributes.
+func (v *View) attr(n Node, a *Attr) error {
+	if e := v.th.statx(n.f.PathFD(), n.m.local); e != 0 {
+		a.Type = TypeNone
+		return v.stale(n, e)
+	}
+	if n.m.gone(&v.th.stx) {
+		a.Type = TypeNone
+		return v.stale(n, unix.ESTALE)
+	}
+	a.fill(&v.th.stx, n.m, &n.f.Key)
+	return nil
+}
+
+// gone tells that a file has lost its last name and lives on only because something, such as this server, has it open.
+// To a client it is stale. File systems of other kinds may show no links where there are some.
+func (m *fsMount) gone(stx *unix.Statx_t) bool { return stx.Nlink == 0 && m.local }
+
+// stale turns an errno of a call on n's own descriptor into an error; a descriptor that went stale leaves the cache.
+func (v *View) stale(n Node, e unix.Errno) error {
+	if e == unix.ESTALE {
+		v.ns.cfg.Cache.Forget(&n.f.Key)
+	}
+	return fail(e)
+}
+
+// Getattr returns a file's attributes. It needs no credentials: whoever holds the handle may ask.
+func (v *View) Getattr(n Node) (a Attr, err error) {
+	err = v.attr(n, &a)
+	return a, err
+}

@@ -1,0 +1,291 @@
+// Threads, Views and Nodes: the state of one call, from handle to open file.
+
+package vfs
+
+import (
+	"crypto/rand"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/exports"
+	"sluice/pkg/dataio"
+	"sluice/pkg/filecache"
+)
+
+// maxNodes is how many files one call can hold: RENAME and LINK have two, a lookup one more, with a child of each.
+const maxNodes = 6
+
+// Thread is the state of one OS thread that runs calls: kept credentials, memory that system calls use, the data path's
+// pools. Only that thread uses it.
+type Thread struct {
+	ns   *Namespace
+	data *dataio.Thread
+	kept kept
+	scratch
+
+	seq      atomic.Uint64 // odd while a call runs; see Namespace.quiesce
+	switches uint64        // changes of credentials so far
+	inblock  int64         // blocks read by this thread so far; see gate
+
+	pinned [maxNodes]*filecache.File
+	npin   int
+
+	handle Handle
+	key    filecache.Key
+	groups [MaxGroups]uint32
+	recent recentReads
+	dirbuf []byte
+	entry  DirEntry
+}
+
+// begin and end bracket a call.
+func (th *Thread) begin() {
+	if th.seq.Add(1)&1 == 0 {
+		panic("vfs: a thread has one View at a time, and the last one was not closed")
+	}
+}
+
+func (th *Thread) end() {
+	for th.npin > 0 {
+		th.npin--
+		th.pinned[th.npin].Release()
+		th.pinned[th.npin] = nil
+	}
+	th.seq.Add(1)
+}
+
+// hold keeps a pinned file until the call ends.
+func (th *Thread) hold(f *filecache.File) {
+	th.pinned[th.npin] = f
+	th.npin++
+}
+
+// drop lets go of a file before the call ends.
+func (th *Thread) drop(f *filecache.File) {
+	for i := th.npin - 1; i >= 0; i-- {
+		if th.pinned[i] == f {
+			th.npin--
+			th.pinned[i] = th.pinned[th.npin]
+			th.pinned[th.npin] = nil
+			f.Release()
+			return
+		}
+	}
+	panic("vfs: drop of a file that is not held")
+}
+
+// View is one call's window on one export: what the caller may see and do there.
+type View struct {
+	ns   *Namespace
+	th   *Thread
+	c    *Caller
+	exp  *export
+	opts *exports.Options
+
+	ro       bool
+	sync     bool // changes are on stable storage before the reply
+	uid, gid uint32
+	groups   []uint32 // in th.groups
+}
+
+// Node is an open file of a View.
+type Node struct {
+	f   *filecache.File
+	m   *fsMount
+	exp *export
+}
+
+// Type returns the file's type. It needs no system call.
+func (n Node) Type() Type { return types[n.f.Mode>>12&15] }
+
+// Close ends the call.
+func (v *View) Close() { v.th.end() }
+
+// NoReaddirplus tells whether the export asks not to offer READDIRPLUS.
+func (v *View) NoReaddirplus() bool { return v.opts.NoReaddirplus }
+
+// Export returns the path of the View's export, for logs and traces.
+func (v *View) Export() string { return v.exp.cfg.Path }
+
+// become gives the thread the caller's credentials.
+func (v *View) become() { v.th.become(v.uid, v.gid, v.groups) }
+
+// who is the caller as grants know it.
+func (v *View) who() filecache.Caller {
+	c := filecache.Caller{UID: v.uid, GID: v.gid}
+	if len(v.groups) > 0 {
+		var b [4 * MaxGroups]byte
+		for i, g := range v.groups {
+			b[4*i], b[4*i+1], b[4*i+2], b[4*i+3] = byte(g), byte(g>>8), byte(g>>16), byte(g>>24)
+		}
+		c.Groups = v.ns.hashKey.mac(b[:4*len(v.groups)])
+	}
+	return c
+}
+
+// Node resolves a second handle of the same call (RENAME, LINK). A handle of another export is EXDEV.
+func (v *View) Node(fh []byte) (Node, error) {
+	exp, fs, err := v.ns.cfg.HandleKey.decode(&v.th.handle, fh, &v.th.key)
+	if err != nil {
+		return Node{}, err
+	}
+	if exp != v.exp.id {
+		if v.ns.table.Load().byID[exp] == nil {
+			return Node{}, ErrStale
+		}
+		return Node{}, unix.EXDEV
+	}
+	return v.node(fs)
+}
+
+// node opens the file of the kernel handle in th.key on file system fs of the View's export.
+func (v *View) node(fs uint64) (Node, error) {
+	th := v.th
+	tbl := v.exp.tree.tbl.Load()
+	if tbl == nil || tbl.root == nil {
+		return Node{}, ErrStale
+	}
+	m := tbl.root
+	if m.id != fs {
+		if m = tbl.byID[fs]; m == nil {
+			if !v.exp.tree.live {
+				return Node{}, ErrStale
+			}
+			if !v.c.MayBlock {
+				return Node{}, ErrWouldBlock
+			}
+			th.asServer()
+			if m = v.exp.tree.find(fs); m == nil {
+				return Node{}, ErrStale
+			}
+		}
+	}
+	th.key.FS = m.cacheFS
+	f, ok := v.ns.cfg.Cache.Get(&th.key)
+	if !ok {
+		var err error
+		if f, err = v.miss(m); err != nil {
+			return Node{}, err
+		}
+	}
+	th.hold(f)
+	return Node{f, m, v.exp}, nil
+}
+
+// miss opens the file of th.key by its handle, as the server, and caches it.
+func (v *View) miss(m *fsMount) (*filecache.File, error) {
+	if !v.c.MayBlock && m.gate.closed() {
+		return nil, ErrWouldBlock
+	}
+	th := v.th
+	th.asServer()
+	start := nanotime()
+	fd, err := v.ns.cfg.Cache.Room(v.c.MayBlock, func() (int, error) {
+		handleOf(&th.key, &th.fh)
+		fd, e := th.openByHandle(m.fd, unix.O_PATH|unix.O_NOFOLLOW)
+		if e != 0 {
+			return -1, e
+		}
+		return fd, nil
+	})
+	m.gate.done(th, start)
+	switch errnoOf(err) {
+	case 0:
+	case unix.EAGAIN:
+		return nil, ErrWouldBlock
+	case unix.EINVAL, unix.EOPNOTSUPP, unix.EPERM, unix.ENOENT, unix.EOVERFLOW:
+		return nil, ErrStale // a handle that this file system does not know
+	default:
+		return nil, fail(errnoOf(err))
+	}
+	return v.adopt(fd, m)
+}
+
+// adopt caches a just opened descriptor of the file of th.key.
+func (v *View) adopt(fd int, m *fsMount) (*filecache.File, error) {
+	if e := v.th.statx(fd, m.local); e != 0 {
+		unix.Close(fd)
+		return nil, fail(e)
+	}
+	if m.gone(&v.th.stx) {
+		unix.Close(fd)
+		return nil, ErrStale
+	}
+	return v.ns.cfg.Cache.Insert(&v.th.key, fd, uint32(v.th.stx.Mode)), nil
+}
+
+// handle makes the handle of a node.
+func (v *View) handle(h *Handle, n Node) {
+	v.ns.cfg.HandleKey.encode(h, n.exp.id, n.m.id, &n.f.Key)
+}
+
+// mayBlock reports whether an operation that may sleep can go on: on the slow pool, or while m's gate is open.
+func (v *View) mayBlock(m *fsMount) bool { return v.c.MayBlock || !m.gate.closed() }
+
+// begin starts an operation that changes something: refused on read-only exports, and put off where a service thread
+// would have to wait for stable storage.
+func (v *View) begin(m *fsMount) error {
+	if v.ro {
+		return unix.EROFS
+	}
+	if !v.c.MayBlock && (v.sync || m.gate.closed()) {
+		return ErrWouldBlock
+	}
+	return nil
+}
+
+// root opens the View's export's own directory.
+func (v *View) root() (Node, error) {
+	m := v.exp.tree.root()
+	if m == nil {
+		return Node{}, unix.ENOENT
+	}
+	v.th.key = m.root
+	return v.node(m.id)
+}
+
+// walk resolves a path below the export as the server, for MOUNT. A symbolic link on the way is ELOOP.
+func (v *View) walk(p string) (Node, error) {
+	v.uid, v.gid, v.groups = 0, 0, nil
+	v.th.asServer()
+	v.exp.tree.check() //nolint:errcheck // what matters is the root
+	n, err := v.root()
+	for _, name := range strings.Split(p, "/") {
+		if err != nil {
+			return n, err
+		}
+		if name == "" {
+			continue
+		}
+		switch n.Type() {
+		case TypeDir:
+		case TypeLnk:
+			return n, unix.ELOOP
+		default:
+			return n, unix.ENOTDIR
+		}
+		if len(name) > MaxName {
+			return n, unix.ENAMETOOLONG
+		}
+		dir := n
+		n, err = v.find(dir, []byte(name))
+		v.th.drop(dir.f)
+		if err == nil && n.exp != v.exp {
+			v.exp = n.exp // crossed into an export of its own (nohide)
+			if v.opts, err = v.ns.match(n.exp, v.c); err != nil {
+				return n, unix.EACCES
+			}
+		}
+	}
+	if err == nil && n.Type() == TypeLnk {
+		err = unix.ELOOP
+	}
+	return n, err
+}
+
+func randomKey() (k HandleKey, err error) {
+	_, err = rand.Read(k[:])
+	return k, err
+}

@@ -1,0 +1,249 @@
+// LOOKUP and what finds files by name.
+//
+// The hot path is one name_to_handle_at under the caller's credentials, in which the kernel walks the name and checks
+// permission, and one statx of the descriptor that the cache has for that handle. A name that changes in between does no
+// harm: the handle names the file that was found, and the attributes are that file's.
+
+package vfs
+
+import (
+	"bytes"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/pkg/filecache"
+)
+
+// checkName refuses what cannot be one name in a directory, with the errors of the kernel's server.
+func checkName(name []byte) error {
+	if len(name) > MaxName {
+		return unix.ENAMETOOLONG
+	}
+	if len(name) == 0 || bytes.IndexByte(name, '/') >= 0 || bytes.IndexByte(name, 0) >= 0 {
+		return unix.EACCES
+	}
+	return nil
+}
+
+func isDot(name []byte) bool    { return len(name) == 1 && name[0] == '.' }
+func isDotDot(name []byte) bool { return len(name) == 2 && name[0] == '.' && name[1] == '.' }
+
+// Lookup finds a name in a directory. The directory's attributes come with errors too. "." is the directory itself and
+// ".." its parent; the export's own directory is its own parent.
+func (v *View) Lookup(dir Node, name []byte) (e Entry, dirAttr Attr, err error) {
+	if dir.Type() != TypeDir {
+		v.attr(dir, &dirAttr) //nolint:errcheck // optional
+		return e, dirAttr, unix.ENOTDIR
+	}
+	if err = checkName(name); err == nil {
+		var n Node
+		switch {
+		case isDot(name), isDotDot(name) && dir.isRoot():
+			v.become()
+			// The kernel checks that the caller may search the directory.
+			n, err = dir, fail(v.th.access(dir.f.PathFD(), unix.X_OK))
+		default:
+			v.become()
+			n, err = v.find(dir, name)
+		}
+		if err == nil {
+			if err = v.attr(n, &e.Attr); err == nil {
+				v.handle(&e.Handle, n)
+			}
+		}
+		if err == ErrWouldBlock {
+			return e, dirAttr, err
+		}
+	}
+	v.attr(dir, &dirAttr) //nolint:errcheck // optional
+	return e, dirAttr, err
+}
+
+// isRoot tells whether the node is its export's own directory.
+func (n Node) isRoot() bool {
+	return n.m == n.exp.tree.root() && n.f.Key == n.m.root
+}
+
+// find looks a name up under the thread's credentials, crosses mount points as the export says, and opens what it finds.
+func (v *View) find(dir Node, name []byte) (Node, error) {
+	th, m := v.th, dir.m
+	if !v.c.MayBlock && m.gate.closed() && !th.cached(dir.f.PathFD(), name) {
+		return Node{}, ErrWouldBlock
+	}
+	start := nanotime()
+	e := th.nameToHandle(dir.f.PathFD(), name, dir.handleFlags())
+	m.gate.done(th, start)
+	switch {
+	case e == unix.EOPNOTSUPP && dir.exp.tree.live:
+		return v.beneath(dir, name) // something without handles is mounted there
+	case e != 0:
+		return Node{}, v.stale(dir, e)
+	case th.mntID != m.mntID:
+		return v.cross(dir, name)
+	case !keyOf(&th.fh, m.cacheFS, &th.key):
+		return Node{}, ErrNotSupported
+	}
+	f, ok := v.ns.cfg.Cache.Get(&th.key)
+	if !ok {
+		var err error
+		if f, err = v.findMiss(dir, name); err != nil {
+			return Node{}, err
+		}
+	}
+	th.hold(f)
+	return Node{f, m, dir.exp}, nil
+}
+
+func (n Node) handleFlags() int {
+	if n.exp.tree.connect {
+		return atHandleConnect
+	}
+	return 0
+}
+
+// findMiss opens a name that was just found to have the handle in th.key.
+func (v *View) findMiss(dir Node, name []byte) (*filecache.File, error) {
+	th, m := v.th, dir.m
+	fd, err := v.ns.cfg.Cache.Room(v.c.MayBlock, func() (int, error) {
+		fd, e := th.openat(dir.f.PathFD(), name, unix.O_PATH)
+		if e != 0 {
+			return -1, e
+		}
+		return fd, nil
+	})
+	if err == unix.EAGAIN {
+		return nil, ErrWouldBlock
+	}
+	if err != nil {
+		return nil, fail(errnoOf(err))
+	}
+	// The name may have come to mean another file since: what counts is what was opened.
+	was := th.key
+	e := th.fdToHandle(fd, 0)
+	if e != 0 || th.mntID != m.mntID || !keyOf(&th.fh, m.cacheFS, &th.key) {
+		unix.Close(fd)
+		if e != 0 {
+			return nil, fail(e)
+		}
+		return nil, ErrJukebox // just mounted over: the next try crosses
+	}
+	if dir.exp.tree.connect {
+		// Handles with a parent cannot be had from a descriptor. Same file, same name: the first handle holds.
+		var st unix.Stat_t
+		again := th.nameToHandle(dir.f.PathFD(), name, atHandleConnect)
+		if again != 0 || !keyOf(&th.fh, m.cacheFS, &th.key) || th.key != was || unix.Fstat(fd, &st) != nil {
+			unix.Close(fd)
+			return nil, ErrJukebox
+		}
+	}
+	return v.adopt(fd, m)
+}
+
+// in opens the file of the kernel handle in th.fh on mount m of export x.
+func (v *View) in(m *fsMount, x *export) (Node, error) {
+	if !keyOf(&v.th.fh, m.cacheFS, &v.th.key) {
+		return Node{}, ErrNotSupported
+	}
+	return v.at(m, x)
+}
+
+// at opens the file of th.key, whose FS is m's.
+func (v *View) at(m *fsMount, x *export) (Node, error) {
+	f, ok := v.ns.cfg.Cache.Get(&v.th.key)
+	if !ok {
+		err := v.th.runAsServer(func() (err error) {
+			f, err = v.miss(m)
+			return err
+		})
+		if err != nil {
+			return Node{}, err
+		}
+	}
+	v.th.hold(f)
+	return Node{f, m, x}, nil
+}
+
+// cross goes on where a walk ended on another mount than its directory's: th.mntID and th.fh say where.
+//
+// As with Linux, a mount below is shown if the export has crossmnt, or is itself an export with nohide; a mount that is an
+// export of its own is shown with that one's options, to clients that it is for. Otherwise clients see the directory
+// underneath.
+func (v *View) cross(dir Node, name []byte) (Node, error) {
+	th, tree := v.th, dir.exp.tree
+	tbl := tree.tbl.Load()
+	if tbl == nil || tbl.root == nil {
+		return Node{}, ErrStale
+	}
+	c, known := tbl.byMnt[th.mntID]
+	if !known && !tree.live {
+		return v.beneath(dir, name)
+	}
+	if !known {
+		if !v.c.MayBlock {
+			return Node{}, ErrWouldBlock
+		}
+		mnt := th.mntID
+		fd, e := th.openat(dir.f.PathFD(), name, unix.O_PATH)
+		if e != 0 {
+			return Node{}, fail(e)
+		}
+		err := th.runAsServer(func() (err error) {
+			c, err = tree.enter(fd, mnt)
+			return err
+		})
+		unix.Close(fd)
+		if err != nil {
+			return Node{}, err
+		}
+	}
+	if c.m == tbl.root {
+		return v.in(c.m, dir.exp) // ".." out of a mount
+	}
+	if x := v.ns.table.Load().byPath[c.path]; x != nil && x != dir.exp {
+		opts, err := v.ns.match(x, v.c)
+		if err == ErrWouldBlock {
+			return Node{}, err
+		}
+		root := x.tree.root()
+		if err == nil && root != nil && (v.opts.Crossmnt || opts.Nohide) {
+			th.key = root.root
+			return v.at(root, x)
+		}
+		return v.beneath(dir, name)
+	}
+	if c.m == nil || !v.opts.Crossmnt {
+		return v.beneath(dir, name)
+	}
+	return v.in(c.m, dir.exp)
+}
+
+// beneath opens the directory that a mount hides: it looks the name up in a copy of the mount without what is mounted
+// there.
+func (v *View) beneath(dir Node, name []byte) (Node, error) {
+	if !v.c.MayBlock {
+		return Node{}, ErrWouldBlock
+	}
+	th := v.th
+	fd := -1
+	err := th.runAsServer(func() error {
+		under, err := dir.m.below()
+		if err != nil {
+			return unix.EACCES // said in the log when the export was opened
+		}
+		handleOf(&dir.f.Key, &th.fh)
+		var e unix.Errno
+		if fd, e = th.openByHandle(under, unix.O_PATH); e != 0 {
+			return fail(e)
+		}
+		return nil
+	})
+	if err != nil {
+		return Node{}, err
+	}
+	e := th.nameToHandle(fd, name, dir.handleFlags())
+	unix.Close(fd)
+	if e != 0 {
+		return Node{}, fail(e)
+	}
+	return v.in(dir.m, dir.exp)
+}

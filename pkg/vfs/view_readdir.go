@@ -1,0 +1,152 @@
+// READDIR and READDIRPLUS.
+//
+// Each call opens the directory anew under the caller's credentials (the kernel decides whether it may be read), goes to
+// the cookie, which is the file system's own position behind an entry, and lists until the reply is full. Nothing is kept
+// between calls and nothing is locked: a file system's positions stay valid while names come and go, so that every name
+// that is there throughout is listed exactly once. The verifier is always zero and never checked, as with the kernel's
+// server: a client has no use for being told that a directory changed in the middle of a listing.
+
+package vfs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	maxDirBuf    = 64 << 10
+	minDirBuf    = 512 // the longest name fits
+	direntHeader = 19  // struct linux_dirent64 up to d_name
+)
+
+// Readdir lists a directory from a cookie, until emit returns false (that entry does not count as listed).
+func (v *View) Readdir(dir Node, q *ReaddirReq, emit func(*DirEntry) bool) (r ReaddirRes, err error) {
+	if dir.Type() != TypeDir {
+		v.attr(dir, &r.Dir) //nolint:errcheck // optional
+		return r, unix.ENOTDIR
+	}
+	if !v.c.MayBlock {
+		return r, ErrWouldBlock
+	}
+	r.EOF, err = v.list(dir, q, emit)
+	v.attr(dir, &r.Dir) //nolint:errcheck // optional
+	return r, err
+}
+
+func (v *View) list(dir Node, q *ReaddirReq, emit func(*DirEntry) bool) (eof bool, err error) {
+	th := v.th
+	v.become()
+	fd, err := v.ns.cfg.Cache.Room(true, func() (int, error) {
+		fd, e := th.reopen(dir.f.PathFD(), unix.O_RDONLY|unix.O_DIRECTORY)
+		if e != 0 {
+			return -1, e
+		}
+		return fd, nil
+	})
+	if err != nil {
+		return false, v.stale(dir, errnoOf(err))
+	}
+	defer unix.Close(fd)
+	if q.Cookie != 0 {
+		if q.Cookie > math.MaxInt64 {
+			return false, ErrBadCookie
+		}
+		if _, err := unix.Seek(fd, int64(q.Cookie), unix.SEEK_SET); err != nil {
+			if err == unix.EINVAL {
+				return false, ErrBadCookie
+			}
+			return false, fail(errnoOf(err))
+		}
+	}
+	// An entry takes somewhat less room in the kernel's form than on the wire. What is read past what the client takes is
+	// read again for its next call.
+	size := maxDirBuf
+	if q.Want > 0 {
+		size = min(max(q.Want, minDirBuf), maxDirBuf)
+	}
+	if th.dirbuf == nil {
+		th.dirbuf = make([]byte, maxDirBuf)
+	}
+	for {
+		n, _, e := unix.Syscall(unix.SYS_GETDENTS64, uintptr(fd), uintptr(unsafe.Pointer(&th.dirbuf[0])), uintptr(size))
+		switch e {
+		case 0:
+		case unix.EINTR:
+			continue
+		case unix.ENOENT: // the directory was removed
+			return false, ErrStale
+		default:
+			return false, fail(e)
+		}
+		if n == 0 {
+			return true, nil
+		}
+		for b := th.dirbuf[:n]; len(b) >= direntHeader; {
+			l := int(binary.NativeEndian.Uint16(b[16:]))
+			if l < direntHeader || l > len(b) {
+				return false, unix.EIO
+			}
+			d := &th.entry
+			d.FileID = binary.NativeEndian.Uint64(b)
+			d.Cookie = binary.NativeEndian.Uint64(b[8:])
+			d.Name = b[direntHeader:l]
+			if i := bytes.IndexByte(d.Name, 0); i >= 0 {
+				d.Name = d.Name[:i]
+			}
+			b = b[l:]
+			d.Handle.Len, d.Attr.Type = 0, TypeNone
+			v.detail(dir, d, q.Plus)
+			if !emit(d) {
+				return false, nil
+			}
+		}
+	}
+}
+
+// detail completes an entry: handle and attributes, as far as they can be had. A name that was just removed, that is a
+// mount point, or in a directory that may be read but not searched, has none; the client looks it up when it needs to.
+func (v *View) detail(dir Node, d *DirEntry, plus bool) {
+	th, m := v.th, dir.m
+	root := isDotDot(d.Name) && dir.isRoot()
+	if root || plus && isDot(d.Name) {
+		// The export's own directory is its own parent: what is above it is not the client's business.
+		var a Attr
+		if v.attr(dir, &a) != nil {
+			return
+		}
+		d.FileID = a.FileID
+		if plus {
+			d.Attr = a
+			v.handle(&d.Handle, dir)
+		}
+		return
+	}
+	if !plus {
+		return
+	}
+	// One descriptor for both, so that they are the same file's.
+	fd, e := th.openat(dir.f.PathFD(), d.Name, unix.O_PATH)
+	if e != 0 {
+		return
+	}
+	defer unix.Close(fd)
+	if dir.exp.tree.connect {
+		if th.nameToHandle(dir.f.PathFD(), d.Name, atHandleConnect) != 0 {
+			return
+		}
+	} else if th.fdToHandle(fd, 0) != 0 {
+		return
+	}
+	if th.mntID != m.mntID || !keyOf(&th.fh, m.cacheFS, &th.key) || th.statx(fd, m.local) != 0 {
+		return
+	}
+	if th.stx.Ino != d.FileID && !isDotDot(d.Name) {
+		return // replaced since it was listed
+	}
+	d.Attr.fill(&th.stx, m, &th.key)
+	v.ns.cfg.HandleKey.encode(&d.Handle, dir.exp.id, m.id, &th.key)
+}
