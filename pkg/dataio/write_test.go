@@ -299,52 +299,65 @@ func TestRealFsyncFailure(t *testing.T) {
 
 // TestDirectReadNeverSeesATornWrite: a block that a buffered write is
 // replacing is read direct as it was before or after, never as a mixture.
+// ext4 and XFS see to that themselves within one system call, others do not:
+// here each write takes two.
 func TestDirectReadNeverSeesATornWrite(t *testing.T) {
-	for _, fs := range []string{"disk", "xfs512"} {
-		t.Run(fs, func(t *testing.T) {
-			r := newRig(t, Config{}, filecache.Config{})
-			p := filepath.Join(dirOn(t, fs), "f")
-			const size = 256 << 10
-			if err := os.WriteFile(p, make([]byte, size), 0o600); err != nil {
-				t.Fatal(err)
+	r := newRig(t, Config{}, filecache.Config{})
+	r.e.pwrite = func(th *Thread, fd int, b []byte, off int64, fl uintptr) (int, error) {
+		half := len(b) / 2
+		if _, err := th.pwritev2(fd, b[:half], off, fl); err != nil {
+			return 0, err
+		}
+		time.Sleep(100 * time.Microsecond)
+		_, err := th.pwritev2(fd, b[half:], off+int64(half), fl)
+		return len(b), err
+	}
+	p := filepath.Join(t.TempDir(), "f")
+	const size = 64 << 10
+	if err := os.WriteFile(p, make([]byte, size), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := r.file(p)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		th := r.e.NewThread()
+		defer th.Close()
+		data := make([]byte, size)
+		for i := 1; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
 			}
-			f := r.file(p)
-			stop := make(chan struct{})
-			var wg sync.WaitGroup
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
-				th := r.e.NewThread()
-				defer th.Close()
-				data := make([]byte, size)
-				for i := 1; ; i++ {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					for j := range data {
-						data[j] = byte(i)
-					}
-					if n, _, _, err := r.e.Write(th, &WriteReq{File: f, Data: data}); n != size || err != nil {
-						t.Error(n, err)
-						return
-					}
-				}
-			}()
-			for range 300 {
-				res, err := r.e.Read(r.th, &ReadReq{File: f, Count: size, Mode: Direct, First: true})
-				if err != nil || res.Used != Direct {
-					t.Fatal(res.Used, err)
-				}
-				got := r.take(res)
-				if n := bytes.Count(got, got[:1]); n != size {
-					t.Fatalf("torn: only %d of %d bytes are %d", n, size, got[0])
-				}
+			for j := range data {
+				data[j] = byte(i)
 			}
-			close(stop)
-			wg.Wait()
-		})
+			if n, _, _, err := r.e.Write(th, &WriteReq{File: f, Data: data}); n != size || err != nil {
+				t.Error(n, err)
+				return
+			}
+		}
+	}()
+	seen := make(map[byte]bool)
+	for range 200 {
+		res, err := r.e.Read(r.th, &ReadReq{File: f, Count: size, Mode: Direct, First: true})
+		if err != nil || res.Used != Direct {
+			t.Fatal(res.Used, err)
+		}
+		got := r.take(res)
+		if n := bytes.Count(got, got[:1]); n != size {
+			t.Errorf("torn: only %d of %d bytes are %d", n, size, got[0])
+			break
+		}
+		seen[got[0]] = true
+	}
+	close(stop)
+	wg.Wait()
+	if len(seen) < 3 {
+		t.Errorf("the reads saw %d versions: no race was tried", len(seen))
 	}
 }
 
