@@ -35,6 +35,7 @@ type constDef struct {
 type enumDef struct {
 	defHead
 	members []constDef
+	open    bool // @open
 }
 
 type structDef struct {
@@ -57,7 +58,8 @@ type armDecl struct {
 
 type typedefDef struct {
 	defHead
-	of decl
+	of  decl
+	own bool // @own
 }
 
 type programDef struct {

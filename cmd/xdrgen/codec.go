@@ -40,7 +40,9 @@ func (p *printer) codec(t *typ) {
 	switch t.kind {
 	case kEnum:
 		p.ln("*v = %s(d.Int32())", t.goName)
-		p.ln("if !v.valid() { d.Fail(xdr.ErrBadValue) }")
+		if !t.open {
+			p.ln("if !v.valid() { d.Fail(xdr.ErrBadValue) }")
+		}
 	case kStruct:
 		p.sequence(fieldPlaces(t), p.get, p.decode)
 	case kUnion:
@@ -158,7 +160,9 @@ func (p *printer) get(ps []place, size int) {
 			p.ln("%s = d.WordBool(%s)", f.x, u32)
 		case kEnum:
 			p.ln("%s = %s(%s)", f.x, f.t.goName, u32)
-			p.ln("if !%s.valid() { d.Fail(xdr.ErrBadValue) }", f.x)
+			if !f.t.open {
+				p.ln("if !%s.valid() { d.Fail(xdr.ErrBadValue) }", f.x)
+			}
 		case kFixed:
 			p.ln("copy(%s[:], b[%d:])", f.x, at)
 		}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"go/format"
+	"strconv"
 	"strings"
 )
 
@@ -37,7 +38,9 @@ func emit(s *spec) ([]byte, error) {
 			body.doc(d.doc, d.name, d.xdr)
 			body.ln("type %s = %s\n", d.name, d.of)
 		case *typ:
-			body.definition(d)
+			if !d.own {
+				body.definition(d)
+			}
 		case *program:
 			body.program(d)
 		}
@@ -95,7 +98,11 @@ func (p *printer) constant(c *constant) {
 	for _, l := range c.doc {
 		p.ln("// %s", l)
 	}
-	p.ln("const %s = %d%s\n", c.name, c.val, behind(c.after))
+	val := strconv.FormatInt(c.val, 10)
+	if c.huge {
+		val = strconv.FormatUint(uint64(c.val), 10)
+	}
+	p.ln("const %s = %s%s\n", c.name, val, behind(c.after))
 }
 
 func (p *printer) definition(t *typ) {
@@ -119,7 +126,11 @@ func (p *printer) definition(t *typ) {
 
 func (p *printer) enum(t *typ) {
 	p.ln("type %s int32\n", t.goName)
-	p.ln("// Values of %s.", t.goName)
+	if t.open {
+		p.ln("// Values of %s that have a name; Decode takes others too.", t.goName)
+	} else {
+		p.ln("// Values of %s.", t.goName)
+	}
 	p.ln("const (")
 	for _, m := range t.members {
 		p.ln("%s %s = %d%s", m.name, t.goName, m.val, behind(m.after))
@@ -136,6 +147,9 @@ func (p *printer) enum(t *typ) {
 	p.ln("return %q + strconv.Itoa(int(v)) + %q", t.goName+"(", ")")
 	p.ln("}\n")
 
+	if t.open {
+		return
+	}
 	p.ln("func (v %s) valid() bool {", t.goName)
 	if lo, hi, ok := dense(t.members); ok {
 		p.ln("return %s <= v && v <= %s", lo, hi)

@@ -14,11 +14,13 @@
 //
 // What the language has beyond the RFCs: // comments, which become Go doc
 // comments when they stand directly above a definition; the names int32,
-// uint32, int64 and uint64; and two annotations, each as a comment on the line
-// of the field it is about:
+// uint32, int64 and uint64; and four annotations, each as a comment on the line
+// where the field or definition that it is about ends:
 //
-//	opaque data<>;       //@payload   a xdr.Payload instead of bytes
-//	nfs_argop4 ops<>;    //@count     only the count; the elements are the caller's to read or write
+//	opaque data<>;              //@payload   a xdr.Payload instead of bytes
+//	nfs_opnum4 ops<>;           //@count     only the count; the elements are the caller's to read or write
+//	enum layouttype4 { ... };   //@open      values that are not listed are decoded too
+//	typedef uint32 bitmap4<>;   //@own       the Go type, with Encode and Decode, is written by hand in the package
 package main
 
 import (

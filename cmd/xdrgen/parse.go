@@ -125,6 +125,16 @@ func (p *parser) behind(line int) string {
 	return ""
 }
 
+// annotated claims the annotation text behind the code of a line, if it is there.
+func (p *parser) annotated(line int, text string) bool {
+	c := p.after[line]
+	if c == nil || c.text != text {
+		return false
+	}
+	c.used = true
+	return true
+}
+
 func (p *parser) definition() def {
 	kw := p.next()
 	head := defHead{pos: kw.pos, doc: p.doc(kw.line)}
@@ -141,9 +151,9 @@ func (p *parser) definition() def {
 		return &constDef{head, v, p.behind(end.line)}
 	case "enum":
 		name("the enum's name")
-		d := &enumDef{head, p.members()}
-		p.expect(";")
-		return d
+		ms := p.members()
+		end := p.expect(";")
+		return &enumDef{head, ms, p.annotated(end.line, "@open")}
 	case "struct":
 		name("the struct's name")
 		d := &structDef{head, p.fields()}
@@ -159,9 +169,9 @@ func (p *parser) definition() def {
 		if d.shape == void {
 			p.fail(d.pos, "typedef of void")
 		}
-		p.expect(";")
+		end := p.expect(";")
 		head.name, head.pos = d.name, d.pos
-		return &typedefDef{head, d}
+		return &typedefDef{head, d, p.annotated(end.line, "@own")}
 	case "program":
 		name("the program's name")
 		return p.program(head)

@@ -72,12 +72,14 @@ func (r *resolver) fail(at pos, format string, args ...any) { fail(r.file, at, f
 
 func (r *resolver) checkAnnotations(t *tree) {
 	slices.SortFunc(t.annotations, func(a, b *comment) int { return a.line - b.line })
+	places := map[string]string{"@payload": "a field", "@count": "a field", "@open": "an enum", "@own": "a typedef"}
 	for _, c := range t.annotations {
+		place, known := places[c.text]
 		switch {
-		case c.text != "@payload" && c.text != "@count":
-			r.fail(c.pos, "unknown annotation %q: there are @payload and @count", c.text)
+		case !known:
+			r.fail(c.pos, "unknown annotation %q: there are @payload, @count, @open and @own", c.text)
 		case !c.used:
-			r.fail(c.pos, "annotation %s belongs behind a field, on its line", c.text)
+			r.fail(c.pos, "annotation %s belongs behind %s, on its line", c.text, place)
 		}
 	}
 }
@@ -107,7 +109,8 @@ func (r *resolver) claim(h *defHead, name string) {
 func (r *resolver) constants(t *tree) {
 	define := func(c *constDef) {
 		r.claim(&c.defHead, c.name)
-		r.consts[c.name] = constant{c.name, r.eval(c.val), c.doc, c.after}
+		val, huge := r.number(c.val)
+		r.consts[c.name] = constant{c.name, val, huge, c.doc, c.after}
 	}
 	for _, d := range t.defs {
 		switch d := d.(type) {
@@ -115,23 +118,37 @@ func (r *resolver) constants(t *tree) {
 			define(d)
 		case *enumDef:
 			for i := range d.members {
+				r.eval(d.members[i].val) // not huge
 				define(&d.members[i])
 			}
 		}
 	}
 }
 
-func (r *resolver) eval(v value) int64 {
+// number evaluates a value that is just a number; see constant.huge.
+func (r *resolver) number(v value) (val int64, huge bool) {
 	if !v.number {
 		c, ok := r.consts[v.text]
 		if !ok {
 			r.fail(v.pos, "%s is not a constant defined above", v.text)
 		}
-		return c.val
+		return c.val, c.huge
 	}
-	n, err := strconv.ParseInt(v.text, 0, 64)
+	if n, err := strconv.ParseInt(v.text, 0, 64); err == nil {
+		return n, false
+	}
+	n, err := strconv.ParseUint(v.text, 0, 64)
 	if err != nil {
-		r.fail(v.pos, "%s is not a number (decimal, 0x hexadecimal or 0 octal, up to 63 bits)", v.text)
+		r.fail(v.pos, "%s is not a number (decimal, 0x hexadecimal or 0 octal, up to 64 bits)", v.text)
+	}
+	return int64(n), true
+}
+
+// eval evaluates a value that means something: a length, an enumerator, a case.
+func (r *resolver) eval(v value) int64 {
+	n, huge := r.number(v)
+	if huge {
+		r.fail(v.pos, "%s does not fit into 63 bits", v.text)
 	}
 	return n
 }
@@ -194,7 +211,7 @@ func (r *resolver) lookup(ref typeRef) *typ {
 	d := r.defs[ref.name]
 	switch d := d.(type) {
 	case *enumDef:
-		t := &typ{kind: kEnum}
+		t := &typ{kind: kEnum, open: d.open}
 		r.name(t, d)
 		for _, m := range d.members {
 			c := r.consts[m.name]
@@ -225,9 +242,14 @@ func (r *resolver) lookup(ref typeRef) *typ {
 		t := *r.declared(&d.of)
 		switch t.kind {
 		case kArray, kSlice, kList, kOptional:
-			named := &typ{kind: kNamed, elem: &t}
+			named := &typ{kind: kNamed, elem: &t, own: d.own}
 			r.name(named, d)
 			return named
+		}
+		if d.own {
+			r.fail(d.pos, "@own does not fit %s: it is for typedefs of arrays, lists and optional data", d.name)
+		}
+		switch t.kind {
 		case kEnum, kStruct, kUnion, kNamed: // a second name for the same type
 			r.types[d.name] = r.declared(&d.of)
 		default:

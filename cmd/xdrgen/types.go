@@ -17,6 +17,7 @@ type spec struct {
 type constant struct {
 	name  string
 	val   int64
+	huge  bool // val is the bits of a number above 2^63-1
 	doc   []string
 	after string
 }
@@ -62,6 +63,8 @@ type typ struct {
 	elem   *typ     // kArray, kSlice, kList, kOptional, kCount; kNamed: what it is a name for
 
 	members []constant // kEnum
+	open    bool       // kEnum: values besides the members are not errors
+	own     bool       // kNamed: its Go type is written by hand
 	fields  []field    // kStruct
 	link    bool       // kStruct: ended in a link to itself, which is not among the fields
 	disc    field      // kUnion

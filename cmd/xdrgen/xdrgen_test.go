@@ -95,7 +95,10 @@ func TestErrors(t *testing.T) {
 		{"struct s { int __; };", `1:16: __ would be called "" in Go, which does not begin with a capital letter`},
 		// constants
 		{"const A = B;\nconst B = 1;", `1:11: B is not a constant defined above`},
-		{"const A = 0xg;", `1:11: 0xg is not a number (decimal, 0x hexadecimal or 0 octal, up to 63 bits)`},
+		{"const A = 0xg;", `1:11: 0xg is not a number (decimal, 0x hexadecimal or 0 octal, up to 64 bits)`},
+		{"const A = 0x10000000000000000;", `1:11: 0x10000000000000000 is not a number (decimal, 0x hexadecimal or 0 octal, up to 64 bits)`},
+		{"const A = 0x8000000000000000;\nstruct s { int a<A>; };", `2:18: A does not fit into 63 bits`},
+		{"enum e { A = 0x8000000000000000 };", `1:14: 0x8000000000000000 does not fit into 63 bits`},
 		{"enum e { A = 0x80000000 };", `1:14: enumerator A does not fit into an int`},
 		{"enum e { A = 1, B = 1 };", `1:17: A and B have the same value`},
 		// types
@@ -124,8 +127,14 @@ func TestErrors(t *testing.T) {
 		{"program P { version V { void A(void) = -1; } = 1; } = 1;", `1:40: procedure number -1 does not fit into 32 bits without a sign`},
 		{"program P { version V { void A(void) = 1; } = 1; version W { void A(void) = 2; } = 2; } = 1;", `1:67: A is 1 already`},
 		// annotations
-		{"struct s {\n\topaque a<>; //@paylaod\n};", `2:14: unknown annotation "@paylaod": there are @payload and @count`},
+		{"struct s {\n\topaque a<>; //@paylaod\n};", `2:14: unknown annotation "@paylaod": there are @payload, @count, @open and @own`},
 		{"//@payload\nstruct s { int a; };", `1:1: annotation @payload belongs behind a field, on its line`},
+		{"typedef int a<>;\n//@own", `2:1: annotation @own belongs behind a typedef, on its line`},
+		{"enum e { A = 1 //@open\n};", `1:16: annotation @open belongs behind an enum, on its line`},
+		{"typedef opaque a<>; //@payload", `1:21: annotation @payload belongs behind a field, on its line`},
+		{"typedef int a; //@own", `1:13: @own does not fit a: it is for typedefs of arrays, lists and optional data`},
+		{"typedef string a<>; //@own", `1:16: @own does not fit a: it is for typedefs of arrays, lists and optional data`},
+		{"struct s {\n\tint a<>; //@open\n};", `2:11: @open does not fit a: @payload is for opaque<>, @count for other <> arrays`},
 		{"struct s {\n\tint a<>; //@payload\n};", `2:11: @payload does not fit a: @payload is for opaque<>, @count for other <> arrays`},
 		{"struct s {\n\topaque a[4]; //@payload\n};", `2:15: @payload does not fit a: @payload is for opaque<>, @count for other <> arrays`},
 		{"struct s {\n\topaque a<>; //@count\n};", `2:14: @count does not fit a: @payload is for opaque<>, @count for other <> arrays`},

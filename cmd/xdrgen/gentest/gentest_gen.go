@@ -15,6 +15,10 @@ const LATER = 16 // of another constant
 
 const OCTAL = 8
 
+const HUGE = 18446744073709551615
+
+const SAME = 18446744073709551615
+
 // Colour is colour of the protocol file:
 // The colours of a traffic light.
 type Colour int32
@@ -64,6 +68,36 @@ func (v *Colour) Decode(d *xdr.Decoder) {
 	if !v.valid() {
 		d.Fail(xdr.ErrBadValue)
 	}
+}
+
+// Shape is shape of the protocol file.
+type Shape int32
+
+// Values of Shape that have a name; Decode takes others too.
+const (
+	CIRCLE Shape = 1
+	SQUARE Shape = 2
+)
+
+// String returns the protocol's name of v, or its number.
+func (v Shape) String() string {
+	switch v {
+	case CIRCLE:
+		return "CIRCLE"
+	case SQUARE:
+		return "SQUARE"
+	}
+	return "Shape(" + strconv.Itoa(int(v)) + ")"
+}
+
+// Encode appends v to e.
+func (v *Shape) Encode(e *xdr.Encoder) {
+	e.Int32(int32(*v))
+}
+
+// Decode reads v from d.
+func (v *Shape) Decode(d *xdr.Decoder) {
+	*v = Shape(d.Int32())
 }
 
 // Big is big of the protocol file.
@@ -370,6 +404,67 @@ func (v *ByColour) Decode(d *xdr.Decoder) {
 	default:
 		d.Fail(xdr.ErrBadValue)
 	}
+}
+
+// ByShape is by_shape of the protocol file.
+//
+// S says which of the other fields counts; Decode leaves the rest as they were.
+type ByShape struct {
+	S      Shape
+	Radius int32 // CIRCLE
+}
+
+// Encode appends v to e.
+func (v *ByShape) Encode(e *xdr.Encoder) {
+	v.S.Encode(e)
+	switch v.S {
+	case CIRCLE:
+		e.Int32(v.Radius)
+	}
+}
+
+// Decode reads v from d.
+func (v *ByShape) Decode(d *xdr.Decoder) {
+	v.S.Decode(d)
+	switch v.S {
+	case CIRCLE:
+		v.Radius = d.Int32()
+	}
+}
+
+// Opened is opened of the protocol file.
+type Opened struct {
+	One Shape
+	N   int32
+	Two Shape
+	W   Words
+}
+
+// Encode appends v to e.
+func (v *Opened) Encode(e *xdr.Encoder) {
+	{
+		b := e.Next(12)
+		_ = b[11]
+		binary.BigEndian.PutUint32(b[0:], uint32(v.One))
+		binary.BigEndian.PutUint32(b[4:], uint32(v.N))
+		binary.BigEndian.PutUint32(b[8:], uint32(v.Two))
+	}
+	v.W.Encode(e)
+}
+
+// Decode reads v from d.
+func (v *Opened) Decode(d *xdr.Decoder) {
+	{
+		b := d.Next(12)
+		if b == nil {
+			return
+		}
+		_ = b[11]
+		v.One = Shape(binary.BigEndian.Uint32(b[0:]))
+		v.N = int32(binary.BigEndian.Uint32(b[4:]))
+		v.Two = Shape(binary.BigEndian.Uint32(b[8:]))
+	}
+	v.W.Decode(d)
 }
 
 // ByBool is by_bool of the protocol file.

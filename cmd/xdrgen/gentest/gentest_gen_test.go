@@ -8,14 +8,18 @@ import "sluice/xdr/xdrtest"
 // are not whole without what the caller adds.
 var allTypes = []xdrtest.New{
 	func() xdrtest.Type { return new(Colour) },
+	func() xdrtest.Type { return new(Shape) },
 	func() xdrtest.Type { return new(Counts) },
 	func() xdrtest.Type { return new(Labels) },
+	func() xdrtest.Type { return new(Words) },
 	func() xdrtest.Type { return new(Point) },
 	func() xdrtest.Type { return new(Mixed) },
 	func() xdrtest.Type { return new(Node) },
 	func() xdrtest.Type { return new(Leaf) },
 	func() xdrtest.Type { return new(ByInt) },
 	func() xdrtest.Type { return new(ByColour) },
+	func() xdrtest.Type { return new(ByShape) },
+	func() xdrtest.Type { return new(Opened) },
 	func() xdrtest.Type { return new(ByBool) },
 	func() xdrtest.Type { return new(Chain) },
 	func() xdrtest.Type { return new(Perhaps) },

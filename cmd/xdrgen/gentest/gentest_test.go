@@ -1,6 +1,7 @@
 package gentest
 
 import (
+	"math"
 	"testing"
 
 	"sluice/xdr"
@@ -48,10 +49,21 @@ func TestGolden(t *testing.T) {
 	xdrtest.Golden(t, &ByColour{C: RED, A: 5}, `00000001 00000005`)
 	xdrtest.Golden(t, &ByColour{C: GREEN}, `00000010`)
 	xdrtest.Golden(t, &ByColour{C: DARK}, `ffffffff`)
+	xdrtest.Golden(t, &ByShape{S: CIRCLE, Radius: 5}, `00000001 00000005`)
+	xdrtest.Golden(t, &ByShape{S: 3}, `00000003`)
+	xdrtest.Golden(t, &Opened{One: -1, N: 2, Two: SQUARE, W: Words{1, 2}}, `ffffffff 00000002 00000002 00000002 00000001 00000002`)
 	xdrtest.Golden(t, &ByBool{No: 5}, `00000000 00000005`)
 	xdrtest.Golden(t, &ByBool{B: true, Yes: Key{1}}, `00000001 0100000000 000000`)
 	xdrtest.Golden(t, &Perhaps{Present: true, V: point}, `00000001`+pointWire)
 	xdrtest.Golden(t, &Perhaps{}, `00000000`)
+}
+
+func TestHugeConstants(t *testing.T) {
+	for _, v := range []uint64{HUGE, SAME} {
+		if v != math.MaxUint64 {
+			t.Errorf("2^64-1 became %d", v)
+		}
+	}
 }
 
 func TestRefused(t *testing.T) {
