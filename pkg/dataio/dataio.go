@@ -30,7 +30,7 @@ import (
 
 // Defaults and limits, in bytes.
 const (
-	DefaultSpliceMin   = 128 << 10 // docs/decisions/0004-splice-min.md
+	DefaultSpliceMin   = 64 << 10 // docs/decisions/0004-splice-min.md
 	DefaultMaxIO       = 1 << 20
 	MaxMaxIO           = 4 << 20
 	DefaultBufferBytes = 64 << 20
@@ -148,6 +148,7 @@ type Thread struct {
 	// caller's. nil: the thread has the server's at all times.
 	AsServer func(f func() error) error
 
+	read    read
 	shard   stats.Shard
 	iov     unix.Iovec
 	small   buffer // for READs that the encoder copies at once

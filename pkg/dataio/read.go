@@ -34,10 +34,11 @@ func (e *Engine) Read(th *Thread, q *ReadReq) (ReadRes, error) {
 		th.events = th.events[:0]
 		th.event(q, trace.ReadStart, mode, 0, 0)
 	}
-	r := read{e: e, th: th, q: q, off: int64(q.Offset), count: count, traced: traced, start: start}
+	r := &th.read // so that q may lie on the caller's stack
+	*r = read{e: e, th: th, q: *q, off: int64(q.Offset), count: count, traced: traced, start: start}
 	res, err := r.run(mode)
 	if err != nil {
-		if q.NoWait && err == errAgain {
+		if q.NoWait && err == unix.EAGAIN {
 			e.counts.cold.Add(th.shard, 1) // its events come when it is run again
 			return ReadRes{}, err
 		}
@@ -64,7 +65,7 @@ func (e *Engine) Read(th *Thread, q *ReadReq) (ReadRes, error) {
 type read struct {
 	e      *Engine
 	th     *Thread
-	q      *ReadReq
+	q      ReadReq
 	off    int64
 	count  int
 	start  int64
@@ -98,20 +99,20 @@ func (r *read) run(mode Mode) (ReadRes, error) {
 func (r *read) fellBack(mode Mode, why reason) {
 	r.e.counts.read[mode].fallbacks[why].Add(1)
 	if r.traced {
-		r.th.event(r.q, trace.Fallback, mode, 0, 0).Reason = why.String()
+		r.th.event(&r.q, trace.Fallback, mode, 0, 0).Reason = why.String()
 	}
 }
 
 // way and ioDone trace how the READ is served and what the file system gave.
 func (r *read) way(name trace.Name, mode Mode) {
 	if r.traced {
-		r.th.event(r.q, name, mode, 0, 0)
+		r.th.event(&r.q, name, mode, 0, 0)
 	}
 }
 
 func (r *read) ioDone(mode Mode, n int) {
 	if r.traced {
-		r.th.event(r.q, trace.ReadIODone, mode, n, now()-r.start)
+		r.th.event(&r.q, trace.ReadIODone, mode, n, now()-r.start)
 	}
 }
 
@@ -135,7 +136,7 @@ func (r *read) buffer() (*buffer, error) {
 		return b, nil
 	}
 	if r.q.NoWait {
-		return nil, errAgain
+		return nil, unix.EAGAIN
 	}
 	return nil, unix.EMFILE
 }
@@ -146,7 +147,7 @@ func (r *read) buffered() (ReadRes, error) {
 	if err != nil {
 		return ReadRes{}, err
 	}
-	if r.e.useSplice(r.q, r.count) {
+	if r.e.useSplice(&r.q, r.count) {
 		res, why, err := r.splice(fd)
 		if why == served {
 			return res, err
@@ -244,7 +245,7 @@ func (r *read) dropBehind(fd int) (ReadRes, reason, error) {
 	r.fellBack(DontCache, noDontCache)
 	if !whole {
 		if r.q.NoWait {
-			return ReadRes{}, served, errAgain
+			return ReadRes{}, served, unix.EAGAIN
 		}
 		if fd, err = r.th.fd(r.q.File, filecache.NoAhead, true); err != nil {
 			return ReadRes{}, served, err
@@ -273,7 +274,7 @@ func (r *read) direct() (ReadRes, reason, error) {
 		return ReadRes{}, served, err
 	}
 	if r.q.NoWait {
-		return ReadRes{}, served, errAgain // the disk is asked in any case
+		return ReadRes{}, served, unix.EAGAIN // the disk is asked in any case
 	}
 	a := f.Align()
 	if a.Mem > pageSize {

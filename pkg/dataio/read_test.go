@@ -706,9 +706,9 @@ func TestWarmReadsDoNotAllocate(t *testing.T) {
 		f := r.file(p)
 		r.th.AsServer = func(f func() error) error { return f() }
 		for _, n := range []uint32{1, 4096, 64 << 10, 1 << 20} {
-			q := &ReadReq{File: f, Offset: 1, Count: n, Mode: way.mode, First: !way.later, Splice: way.splice,
-				NoWait: way.mode != Direct || way.later}
 			if got := testing.AllocsPerRun(50, func() {
+				q := &ReadReq{File: f, Offset: 1, Count: n, Mode: way.mode, First: !way.later, Splice: way.splice,
+					NoWait: way.mode != Direct || way.later}
 				res, err := r.e.Read(r.th, q)
 				if err != nil {
 					t.Fatal(err)

@@ -328,3 +328,68 @@ func cpuTime() int64 {
 	}
 	return (ru.Utime.Sec+ru.Stime.Sec)*1e6 + int64(ru.Utime.Usec+ru.Stime.Usec)
 }
+
+// BenchmarkRead measures READ alone, as far as the payload.
+func BenchmarkRead(b *testing.B) {
+	p := b.TempDir() + "/data"
+	if err := os.WriteFile(p, make([]byte, 64<<20), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	cache := filecache.New(filecache.Config{Budget: 100})
+	e, err := New(Config{Cache: cache, SpliceMin: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	fd, err := unix.Open(p, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	f := cache.Insert(&filecache.Key{FS: 1}, fd, unix.S_IFREG)
+	defer cache.Close()
+	defer f.Release()
+	th := e.NewThread()
+	for _, kib := range []int{1, 4, 64, 1024} {
+		for _, splice := range []bool{false, true} {
+			b.Run(fmt.Sprintf("size=%dK/splice=%t", kib, splice), func(b *testing.B) {
+				q := &ReadReq{File: f, Count: uint32(kib << 10), Splice: splice, NoWait: true}
+				b.SetBytes(int64(kib << 10))
+				b.ReportAllocs()
+				var buf [1 << 20]byte
+				for i := 0; b.Loop(); i++ {
+					q.Offset = uint64(i*kib<<10) % (64<<20 - 1<<20)
+					res, err := e.Read(th, q)
+					if err != nil {
+						b.Fatal(err)
+					}
+					if splice { // a pipe given back full would be closed
+						if _, err := res.Data.ReadAll(buf[:]); err != nil {
+							b.Fatal(err)
+						}
+					}
+					res.Data.Release()
+				}
+			})
+		}
+	}
+	b.Run("warm/size=1024K", func(b *testing.B) {
+		fd, _ := f.Reader()
+		for b.Loop() {
+			if err := e.warm(th, fd, 0, 1<<20); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("cachestat/size=1024K", func(b *testing.B) {
+		fd, _ := f.Reader()
+		for b.Loop() {
+			if _, err := e.cached(th, fd, 0, 1<<20); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("clock", func(b *testing.B) {
+		for b.Loop() {
+			now()
+		}
+	})
+}

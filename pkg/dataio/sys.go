@@ -42,7 +42,7 @@ func (th *Thread) preadv2(fd int, b []byte, off int64, flags uintptr) (int, erro
 			return int(n), nil
 		}
 		if errno != unix.EINTR {
-			return 0, errnoErr(errno)
+			return 0, errno
 		}
 	}
 }
@@ -61,7 +61,7 @@ func (th *Thread) pwritev2(fd int, b []byte, off int64, flags uintptr) (int, err
 		if errno == 0 {
 			return int(n), nil
 		}
-		return 0, errnoErr(errno)
+		return 0, errno
 	}
 }
 
@@ -72,7 +72,7 @@ func (th *Thread) readNoWait(fd int, b []byte, off int64, flags uintptr) (int, e
 	n := 0
 	for round := 0; n < len(b); round++ {
 		if round == 4 {
-			return 0, errAgain // it trickles in from the disk
+			return 0, unix.EAGAIN // it trickles in from the disk
 		}
 		m, err := th.preadv2(fd, b[n:], off+int64(n), flags|unix.RWF_NOWAIT)
 		if err != nil {
@@ -95,26 +95,7 @@ func (th *Thread) cachestat() error {
 	_, _, errno := unix.RawSyscall6(unix.SYS_CACHESTAT, uintptr(th.csFD), uintptr(unsafe.Pointer(&th.csRange)),
 		uintptr(unsafe.Pointer(&th.cs)), 0, 0, 0)
 	if errno != 0 {
-		return errnoErr(errno)
+		return errno
 	}
 	return nil
 }
-
-// errnoErr boxes the errnos of the hot paths without allocating.
-func errnoErr(e unix.Errno) error {
-	switch e {
-	case unix.EAGAIN:
-		return errAgain
-	case unix.EOPNOTSUPP:
-		return errNotSupp
-	case unix.EPERM:
-		return errPerm
-	}
-	return e
-}
-
-var (
-	errAgain   error = unix.EAGAIN
-	errNotSupp error = unix.EOPNOTSUPP
-	errPerm    error = unix.EPERM
-)

@@ -33,16 +33,16 @@ func pages(off, end int64) int {
 func (e *Engine) warm(th *Thread, fd int, off int64, n int) error {
 	end, have, err := e.look(th, fd, off, n)
 	if err != nil || have < pages(off, end) {
-		return errAgain
+		return unix.EAGAIN
 	}
 	if end <= off {
 		return nil // nothing to read
 	}
 	if _, err := th.preadv2(fd, th.probe[:], end-1, unix.RWF_NOWAIT); err != nil {
-		return errAgain
+		return unix.EAGAIN
 	}
 	if _, err := th.preadv2(fd, th.probe[:], off, unix.RWF_NOWAIT); err != nil {
-		return errAgain
+		return unix.EAGAIN
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func (e *Engine) Write(th *Thread, q *WriteReq) (n int, committed uint32, verf [
 	used := Buffered // the other write modes are not built yet
 	ticket, ok := q.File.Order.Begin(filecache.BufferedWrite, q.Offset, uint64(len(q.Data)), !q.NoWait)
 	if !ok {
-		return 0, 0, verf, errAgain
+		return 0, 0, verf, unix.EAGAIN
 	}
 	if e.bus.Enabled() {
 		e.bus.Emit(q.event(trace.WriteStart, used, 0, 0, nil))

@@ -478,8 +478,9 @@ func TestReadersAndWriters(t *testing.T) {
 func TestWriteDoesNotAllocate(t *testing.T) {
 	r := newRig(t, Config{}, filecache.Config{})
 	p, _ := holeyFile(t, t.TempDir(), 100)
-	q := &WriteReq{File: r.file(p), Data: make([]byte, 4096)}
+	f, data := r.file(p), make([]byte, 4096)
 	if n := testing.AllocsPerRun(100, func() {
+		q := &WriteReq{File: f, Data: data}
 		if _, _, _, err := r.e.Write(r.th, q); err != nil {
 			t.Fatal(err)
 		}
