@@ -40,13 +40,14 @@ type Server struct {
 	queued   atomic.Int64 // bytes of replies queued
 	shedding sync.Mutex
 
-	stopping  atomic.Bool
-	nextID    atomic.Uint64
-	nreplaced atomic.Uint64
-	nrefused  atomic.Uint64
-	rejects   [NumReasons]atomic.Uint64
-	logLimit  [NumReasons]limiter
-	encLimit  limiter
+	stopping   atomic.Bool
+	nextID     atomic.Uint64
+	nextThread atomic.Uint32
+	nreplaced  atomic.Uint64
+	nrefused   atomic.Uint64
+	rejects    [NumReasons]atomic.Uint64
+	logLimit   [NumReasons]limiter
+	encLimit   limiter
 
 	mu        sync.Mutex
 	workers   []*worker
@@ -210,8 +211,8 @@ func (s *Server) sweep(now int64) {
 	short := s.pool.waiting.Load() > 0
 	s.table.all(func(c *Conn) {
 		c.mu.Lock()
-		quiet := !c.busy && !c.sending && c.inflight == 0 && len(c.out) == 0 && !c.waiting
-		if quiet && now-c.active > int64(s.cfg.IdleTimeout) {
+		quiet := !c.busy && !c.sending && c.inflight == 0 && len(c.out) == 0
+		if quiet && !c.waiting && now-c.active > int64(s.cfg.IdleTimeout) {
 			c.shut(reasonIdle)
 		} else if short && quiet && c.in.buf != nil && now-c.active > patience && (hog == nil || c.active < hogSince) {
 			hog, hogSince = c, c.active
@@ -363,6 +364,7 @@ type ConnInfo struct {
 	Peer     netip.AddrPort `json:"peer"`
 	Local    netip.AddrPort `json:"local"`
 	Since    time.Time      `json:"since"`
+	Idle     time.Duration  `json:"idle_ns"` // since it was last served
 	Calls    uint64         `json:"calls"`
 	BytesIn  uint64         `json:"bytes_in"`
 	BytesOut uint64         `json:"bytes_out"`
@@ -375,9 +377,9 @@ func (s *Server) Connections() []ConnInfo {
 	var list []ConnInfo
 	s.table.all(func(c *Conn) {
 		c.mu.Lock()
-		inflight, queued := c.inflight, c.queued
+		inflight, queued, idle := c.inflight, c.queued, s.Now()-c.active
 		c.mu.Unlock()
-		list = append(list, ConnInfo{ID: c.id, Peer: c.peer.remote, Local: c.peer.local, Since: c.since,
+		list = append(list, ConnInfo{ID: c.id, Peer: c.peer.remote, Local: c.peer.local, Since: c.since, Idle: time.Duration(idle),
 			Calls: c.calls.Load(), BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(), InFlight: inflight, Queued: queued})
 	})
 	slices.SortFunc(list, func(a, b ConnInfo) int { return int(int64(a.ID) - int64(b.ID)) })

@@ -132,6 +132,8 @@ type Call struct {
 type Thread struct {
 	// Local is what Config.NewLocal made for this thread.
 	Local any
+	// ID numbers the threads from 0, for counters spread over cache lines.
+	ID uint32
 
 	doomed bool
 }

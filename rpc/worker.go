@@ -36,6 +36,7 @@ type worker struct {
 
 func (w *worker) init(s *Server, out int) {
 	w.srv = s
+	w.ID = s.nextThread.Add(1) - 1
 	w.out = make([]byte, 0, out)
 	w.enc.Reset(w.out)
 	w.call.Thread, w.call.Reply = &w.Thread, &w.enc

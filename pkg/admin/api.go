@@ -101,14 +101,16 @@ type Connection struct {
 
 // Stats is what `sluice stats` shows. Every number counts since the start.
 type Stats struct {
-	UptimeSeconds float64            `json:"uptime_seconds"`
-	Read          []ModeStats        `json:"read"`
-	Write         []ModeStats        `json:"write"`
-	Fallbacks     []Count            `json:"fallbacks"`
-	FileCache     FileCacheStats     `json:"file_cache"`
-	Procedures    []ProcedureStats   `json:"procedures"`
-	RPC           RPCStats           `json:"rpc"`
-	Pools         map[string]float64 `json:"pools"`
+	UptimeSeconds float64          `json:"uptime_seconds"`
+	Read          []ModeStats      `json:"read"`
+	Write         []ModeStats      `json:"write"`
+	Spliced       uint64           `json:"read_spliced"` // READs answered without a copy
+	Cold          uint64           `json:"read_cold"`    // READs that moved to a slow thread, to wait for a disk
+	Commits       CommitStats      `json:"commits"`
+	FileCache     FileCacheStats   `json:"file_cache"`
+	Procedures    []ProcedureStats `json:"procedures"`
+	RPC           RPCStats         `json:"rpc"`
+	Pools         []PoolStats      `json:"pools"`
 }
 
 // Count is a counter with the name of what it counts.
@@ -123,21 +125,32 @@ type ModeStats struct {
 	Calls uint64 `json:"calls"`
 	Bytes uint64 `json:"bytes"`
 	// Excess counts bytes read for alignment alone and thrown away.
-	Excess  uint64        `json:"excess_bytes"`
-	Errors  uint64        `json:"errors"`
-	Latency stats.Latency `json:"latency"`
+	Excess uint64 `json:"excess_bytes"`
+	// Fallbacks counts the calls in this mode that were served otherwise, by reason.
+	Fallbacks []Count       `json:"fallbacks"`
+	Latency   stats.Latency `json:"latency"`
+}
+
+// CommitStats counts COMMIT, and how often a failed write-back changed the
+// write verifier, so that clients send their unstable data again.
+type CommitStats struct {
+	Calls          uint64        `json:"calls"`
+	VerifierResets uint64        `json:"verifier_resets"`
+	Latency        stats.Latency `json:"latency"`
 }
 
 // FileCacheStats describes the file cache.
 type FileCacheStats struct {
-	Files          int     `json:"files"`
-	Open           int     `json:"open_descriptors"`
-	Budget         int     `json:"descriptor_budget"`
-	Hits           uint64  `json:"hits"`
-	Misses         uint64  `json:"misses"`
-	Acquisitions   uint64  `json:"acquisitions"`
-	Releases       uint64  `json:"releases"`
-	Evictions      uint64  `json:"evictions"`
+	Files        int    `json:"files"`
+	Open         int    `json:"open_descriptors"`
+	Budget       int    `json:"descriptor_budget"`
+	Hits         uint64 `json:"hits"`
+	Misses       uint64 `json:"misses"`
+	Acquisitions uint64 `json:"acquisitions"`
+	Releases     uint64 `json:"releases"`
+	Evictions    uint64 `json:"evictions"`
+	// Exhausted counts opens put off because every file was in use.
+	Exhausted      uint64  `json:"exhausted"`
 	MeanAgeSeconds float64 `json:"mean_age_seconds"`
 }
 
@@ -150,16 +163,30 @@ type ProcedureStats struct {
 
 // RPCStats describes the transport.
 type RPCStats struct {
-	Connections      int     `json:"connections"`
-	Accepted         uint64  `json:"accepted"`
-	BytesIn          uint64  `json:"bytes_in"`
-	BytesOut         uint64  `json:"bytes_out"`
-	QueuedBytes      int64   `json:"queued_bytes"`
-	SlowInFlight     int     `json:"slow_in_flight"`
-	ReplyCacheHits   uint64  `json:"reply_cache_hits"`
-	ReplyCacheMisses uint64  `json:"reply_cache_misses"`
-	ReplyCacheSize   int     `json:"reply_cache_entries"`
-	Rejects          []Count `json:"rejects"`
+	Connections            int     `json:"connections"`
+	Accepted               uint64  `json:"accepted"`
+	Calls                  uint64  `json:"calls"`
+	BytesIn                uint64  `json:"bytes_in"`
+	BytesOut               uint64  `json:"bytes_out"`
+	QueuedBytes            int64   `json:"queued_bytes"`
+	ServiceThreads         int     `json:"service_threads"`
+	ServiceThreadsReplaced uint64  `json:"service_threads_replaced"`
+	SlowCalls              uint64  `json:"slow_calls"`
+	SlowQueued             int     `json:"slow_queued"`
+	SlowRunning            int     `json:"slow_running"`
+	ReplyCacheHits         uint64  `json:"reply_cache_hits"`
+	ReplyCacheMisses       uint64  `json:"reply_cache_misses"`
+	Rejects                []Count `json:"rejects"`
+}
+
+// PoolStats describes a bounded pool. Denied counts requests that found it empty.
+type PoolStats struct {
+	Name   string `json:"name"`
+	Unit   string `json:"unit"`
+	Held   int64  `json:"held"`
+	Limit  int64  `json:"limit"`
+	InUse  int64  `json:"in_use"`
+	Denied uint64 `json:"denied"`
 }
 
 // Error is the body of every answer that isn't 2xx.

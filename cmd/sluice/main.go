@@ -1,0 +1,141 @@
+// Command sluice is the NFS server and its administrator's tool.
+//
+// main.go builds the tree of commands and turns errors into exit statuses:
+// 0 done, 1 failed, 2 wrong usage. serve.go runs the server; every other file
+// is a thin client of the admin socket: flags in, text or JSON out.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"sluice/pkg/admin"
+	"sluice/pkg/server"
+)
+
+// Exit statuses; stable.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	// A second signal ends the process at once, whatever it is doing.
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, cancel)
+	os.Exit(run(ctx, os.Args, os.Stdout, os.Stderr))
+}
+
+// run executes the command line and returns the exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	app := newApp()
+	app.Writer, app.ErrWriter = stdout, stderr
+	err := app.RunContext(ctx, args)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(stderr, "sluice:", err)
+	var usage *usageError
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func newApp() *cli.App {
+	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintln(c.App.Writer, "sluice", server.Version()) }
+	app := &cli.App{
+		Name:                 "sluice",
+		Usage:                "an NFS server whose I/O cache mode is chosen at run time",
+		Version:              server.Version(),
+		HideHelpCommand:      true,
+		EnableBashCompletion: true,
+		ExitErrHandler:       func(*cli.Context, error) {},
+		OnUsageError:         onUsageError,
+		Action:               noSuchCommand,
+		Commands: []*cli.Command{
+			serveCommand(), modeCommand(), statusCommand(), statsCommand(), exportsCommand(),
+			clientsCommand(), traceCommand(), versionCommand(),
+		},
+	}
+	setUsageErrors(app.Commands)
+	return app
+}
+
+// usageError is an error in the command line: exit status 2.
+type usageError struct{ msg string }
+
+func (e *usageError) Error() string { return e.msg }
+
+func usagef(c *cli.Context, format string, a ...any) error {
+	name := "sluice"
+	if c.Command != nil && c.Command.HelpName != "" {
+		name = c.Command.HelpName
+	}
+	return &usageError{fmt.Sprintf(format, a...) + "; see `" + name + " --help`"}
+}
+
+func onUsageError(c *cli.Context, err error, _ bool) error {
+	return usagef(c, "%v", err)
+}
+
+// setUsageErrors makes every command report wrong flags as usage errors.
+func setUsageErrors(cmds []*cli.Command) {
+	for _, cmd := range cmds {
+		cmd.OnUsageError = onUsageError
+		cmd.HideHelpCommand = true
+		setUsageErrors(cmd.Subcommands)
+	}
+}
+
+// noSuchCommand is the action of a command that only has subcommands.
+func noSuchCommand(c *cli.Context) error {
+	if c.Args().Present() {
+		return usagef(c, "no such command: %s", strings.Join(c.Args().Slice(), " "))
+	}
+	cli.ShowSubcommandHelp(c)
+	return &usageError{"a command is needed"}
+}
+
+// noArgs refuses arguments that a command would ignore.
+func noArgs(c *cli.Context) error {
+	if c.Args().Present() {
+		return usagef(c, "unexpected argument %q", c.Args().First())
+	}
+	return nil
+}
+
+// clientFlags are the flags of every command that asks a running server.
+func clientFlags(more ...cli.Flag) []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "admin", EnvVars: []string{"SLUICE_ADMIN"}, Value: server.Defaults().Admin, Usage: "admin socket of the server"},
+		jsonFlag(),
+	}, more...)
+}
+
+func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print JSON"} }
+
+func adminClient(c *cli.Context) *admin.Client { return admin.NewClient(c.String("admin")) }
+
+// show prints v as JSON with --json, else by calling text.
+func show(c *cli.Context, v any, text func()) error {
+	if !c.Bool("json") {
+		text()
+		return nil
+	}
+	enc := json.NewEncoder(c.App.Writer)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// jsonLine prints v as one line of JSON, for streams.
+func jsonLine(w io.Writer, v any) error { return json.NewEncoder(w).Encode(v) }

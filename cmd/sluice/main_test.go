@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+)
+
+// command runs one command line and returns its exit status and what it printed.
+func command(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	status = run(context.Background(), append([]string{"sluice"}, args...), &out, &err)
+	return status, out.String(), err.String()
+}
+
+func TestUsageErrorsAreStatus2(t *testing.T) {
+	for _, args := range [][]string{
+		{"nonsense"},
+		{"mode", "sideways", "direct"},
+		{"mode", "read", "sideways"},
+		{"mode", "read"},
+		{"mode", "read", "default"},
+		{"mode", "read", "direct", "--no-such-flag"},
+		{"mode", "--no-such-flag"},
+		{"mode", "read", "direct", "--export"},
+		{"status", "extra"},
+		{"exports"},
+		{"exports", "nonsense"},
+		{"exports", "check"},
+		{"serve", "--listen", "nonsense", "--export", "/tmp"},
+		{"serve", "--read-mode", "sideways", "--export", "/tmp"},
+		{"serve", "--write-mode", "direct", "--export", "/tmp"},
+		{"serve", "--rpcbind", "maybe", "--export", "/tmp"},
+		{"serve", "extra"},
+		{"stats", "--interval", "1ms"},
+	} {
+		status, _, stderr := command(t, args...)
+		if status != exitUsage {
+			t.Errorf("%v: status %d, want %d (%s)", args, status, exitUsage, stderr)
+		}
+		if !strings.HasPrefix(stderr, "sluice: ") {
+			t.Errorf("%v: stderr %q", args, stderr)
+		}
+	}
+}
+
+func TestFailuresAreStatus1AndSayWhatToDo(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "none.sock")
+	for _, args := range [][]string{
+		{"mode", "--admin", none}, {"mode", "read", "direct", "--admin", none}, {"status", "--admin", none},
+		{"stats", "--admin", none}, {"exports", "list", "--admin", none}, {"exports", "reload", "--admin", none},
+		{"clients", "--admin", none}, {"trace", "--admin", none},
+	} {
+		status, _, stderr := command(t, args...)
+		if status != exitFailed || !strings.Contains(stderr, "start `sluice serve`") {
+			t.Errorf("%v: status %d, %q", args, status, stderr)
+		}
+	}
+}
+
+func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
+	var walk func(prefix []string, cmds []*cli.Command)
+	walk = func(prefix []string, cmds []*cli.Command) {
+		for _, c := range cmds {
+			path := append(append([]string{}, prefix...), c.Name)
+			if len(c.Subcommands) > 0 {
+				walk(path, c.Subcommands)
+				continue
+			}
+			status, out, _ := command(t, append(path, "--help")...)
+			if status != 0 || !strings.Contains(out, "Example") || !strings.Contains(out, "sluice "+strings.Join(path, " ")) {
+				t.Errorf("%v --help: status %d\n%s", path, status, out)
+			}
+			if !strings.Contains(out, "--json") && c.Name != "serve" {
+				t.Errorf("%v has no --json", path)
+			}
+		}
+	}
+	walk(nil, newApp().Commands)
+}
+
+func TestExportsCheck(t *testing.T) {
+	good := filepath.Join(t.TempDir(), "good")
+	bad := filepath.Join(t.TempDir(), "bad")
+	if err := os.WriteFile(good, []byte("/srv 10.0.0.0/8(rw)\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(bad, []byte("/srv 10.0.0.0/8(rw)\n/opt *(rx)\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, out, _ := command(t, "exports", "check", good); status != 0 || !strings.Contains(out, "1 exports, no errors") {
+		t.Errorf("good: status %d, %s", status, out)
+	}
+	status, out, _ := command(t, "exports", "check", bad, "--json")
+	var res struct{ Errors []string }
+	if err := json.Unmarshal([]byte(out), &res); err != nil {
+		t.Fatal(err)
+	}
+	if status != exitFailed || len(res.Errors) != 1 || !strings.Contains(res.Errors[0], "bad:2:") {
+		t.Errorf("bad: status %d, %q", status, res.Errors)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if status, out, _ := command(t, "version"); status != 0 || !strings.HasPrefix(out, "sluice ") {
+		t.Errorf("status %d, %q", status, out)
+	}
+}

@@ -1,0 +1,136 @@
+// sluice serve: flags over a file over defaults, then the server until a
+// signal ends it.
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"sluice/pkg/server"
+)
+
+func serveCommand() *cli.Command {
+	d := server.Defaults()
+	return &cli.Command{
+		Name:  "serve",
+		Usage: "export directories over NFS",
+		Description: `Serves the directories of an exports(5) file, and those named with --export,
+until SIGTERM or SIGINT. SIGHUP reads the exports file again.
+
+Examples:
+   sluice serve
+   sluice serve --export '/srv/data 192.168.1.0/24(rw,sync)'
+   sluice serve --export /srv/data --listen 127.0.0.1:12049 --rpcbind off
+   sluice serve --config /etc/sluice/sluice.yaml --read-mode direct`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "config", Usage: "YAML `FILE` whose keys are these flags' names; flags win"},
+			&cli.StringFlag{Name: "exports", Value: d.Exports, Usage: "exports(5) `FILE`; not read by default when --export is given"},
+			&cli.StringSliceFlag{Name: "export", Usage: "`'DIR CLIENT(OPTIONS)'`, or DIR alone for this host with rw,insecure,no_root_squash; repeatable"},
+			&cli.StringFlag{Name: "listen", Value: d.Listen, Usage: "`ADDR:PORT` of NFS and MOUNT"},
+			&cli.StringFlag{Name: "admin", EnvVars: []string{"SLUICE_ADMIN"}, Value: d.Admin, Usage: "`SOCKET` for the other commands"},
+			&cli.StringFlag{Name: "state", Value: d.State, Usage: "`DIR` of what must survive a restart (the file handles' key)"},
+			&cli.StringFlag{Name: "read-mode", Value: d.ReadMode, Usage: "how READ moves data: buffered, dontcache or direct"},
+			&cli.StringFlag{Name: "write-mode", Value: d.WriteMode, Usage: "how WRITE moves data: buffered"},
+			&cli.StringFlag{Name: "rpcbind", Value: d.Rpcbind, Usage: "auto (register when one runs), off, or embedded (be the portmapper on port 111)"},
+			&cli.StringFlag{Name: "log-level", Value: d.LogLevel, Usage: "debug, info, warn or error"},
+			&cli.StringFlag{Name: "log-format", Value: d.LogFormat, Usage: "console or json"},
+			&cli.IntFlag{Name: "threads", Value: d.Threads, Usage: "service threads; 0 is one per core"},
+			&cli.IntFlag{Name: "slow-threads", Value: d.SlowThreads, Usage: "most threads for calls that may sleep"},
+			&cli.IntFlag{Name: "max-connections", Value: d.MaxConnections, Usage: "most client connections; 0 derives it from the descriptor limit"},
+			&cli.DurationFlag{Name: "idle-timeout", Value: d.IdleTimeout, Usage: "close a connection without calls after this long; 0 never"},
+			&cli.IntFlag{Name: "splice-min", Value: d.SpliceMin, Usage: "smallest buffered READ, in bytes, that is spliced; 0 is the measured default, -1 never"},
+			&cli.IntFlag{Name: "buffer-pool", Value: d.BufferPool, Usage: "most memory of data buffers, in MiB"},
+			&cli.DurationFlag{Name: "shutdown-timeout", Value: d.ShutdownTimeout, Usage: "how long calls in flight may take at the end"},
+		},
+		Action: serve,
+	}
+}
+
+func serve(c *cli.Context) error {
+	if err := noArgs(c); err != nil {
+		return err
+	}
+	cfg, err := serveConfig(c)
+	if err != nil {
+		return err
+	}
+	// SIGHUP must not kill a server that is still starting.
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+
+	s, err := server.New(cfg)
+	if err != nil {
+		return err
+	}
+	if err := s.Start(); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-hup:
+			s.Reload() // logs what it did; a broken file keeps the old set
+		case <-c.Context.Done():
+			return s.Shutdown()
+		case err := <-s.Failed():
+			return errors.Join(err, s.Shutdown())
+		}
+	}
+}
+
+// serveConfig overlays defaults, file and flags. A flag wins when it was given.
+func serveConfig(c *cli.Context) (server.Config, error) {
+	cfg := server.Defaults()
+	defaultExports := cfg.Exports
+	if name := c.String("config"); name != "" {
+		if err := cfg.LoadFile(name); err != nil {
+			return cfg, err
+		}
+	}
+	for _, f := range []struct {
+		name string
+		dst  *string
+	}{
+		{"exports", &cfg.Exports}, {"listen", &cfg.Listen}, {"admin", &cfg.Admin}, {"state", &cfg.State},
+		{"read-mode", &cfg.ReadMode}, {"write-mode", &cfg.WriteMode}, {"rpcbind", &cfg.Rpcbind},
+		{"log-level", &cfg.LogLevel}, {"log-format", &cfg.LogFormat},
+	} {
+		if c.IsSet(f.name) {
+			*f.dst = c.String(f.name)
+		}
+	}
+	for _, f := range []struct {
+		name string
+		dst  *int
+	}{
+		{"threads", &cfg.Threads}, {"slow-threads", &cfg.SlowThreads}, {"max-connections", &cfg.MaxConnections},
+		{"splice-min", &cfg.SpliceMin}, {"buffer-pool", &cfg.BufferPool},
+	} {
+		if c.IsSet(f.name) {
+			*f.dst = c.Int(f.name)
+		}
+	}
+	if c.IsSet("idle-timeout") {
+		cfg.IdleTimeout = c.Duration("idle-timeout")
+	}
+	if c.IsSet("shutdown-timeout") {
+		cfg.ShutdownTimeout = c.Duration("shutdown-timeout")
+	}
+	if c.IsSet("export") {
+		cfg.Export = c.StringSlice("export")
+	}
+	// With inline exports alone, the system's exports file isn't served by
+	// surprise; name it to have both.
+	if len(cfg.Export) > 0 && cfg.Exports == defaultExports && !c.IsSet("exports") {
+		cfg.Exports = ""
+	}
+	if err := cfg.Validate(); err != nil {
+		return cfg, usagef(c, "%v", err)
+	}
+	return cfg, nil
+}

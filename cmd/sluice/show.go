@@ -1,0 +1,223 @@
+// The commands that read: status, stats, clients, exports, version.
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"sluice/pkg/admin"
+	"sluice/pkg/server"
+)
+
+func statusCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "status",
+		Usage:       "show what the server is and where it listens",
+		Description: "Example:\n   sluice status --json",
+		Flags:       clientFlags(),
+		Action: func(c *cli.Context) error {
+			if err := noArgs(c); err != nil {
+				return err
+			}
+			var s admin.Status
+			if err := adminClient(c).Do(c.Context, http.MethodGet, admin.PathStatus, nil, &s); err != nil {
+				return err
+			}
+			return show(c, s, func() {
+				table(c.App.Writer, func(w io.Writer) {
+					fmt.Fprintf(w, "version\t%s\n", s.Version)
+					fmt.Fprintf(w, "pid\t%d\n", s.PID)
+					fmt.Fprintf(w, "running for\t%s\n", seconds(s.UptimeSeconds))
+					for _, a := range s.Listen {
+						fmt.Fprintf(w, "listening on\t%s\n", a)
+					}
+					fmt.Fprintf(w, "rpcbind\t%s\n", s.Rpcbind)
+					fmt.Fprintf(w, "state\t%s\n", s.State)
+					fmt.Fprintf(w, "exports\t%d\n", s.Exports)
+					fmt.Fprintf(w, "connections\t%d\n", s.Connections)
+					fmt.Fprintf(w, "read mode\t%s\n", s.Mode.Read)
+					fmt.Fprintf(w, "write mode\t%s\n", s.Mode.Write)
+				})
+			})
+		},
+	}
+}
+
+func clientsCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "clients",
+		Usage:       "list the connections of clients",
+		Description: "Example:\n   sluice clients",
+		Flags:       clientFlags(),
+		Action: func(c *cli.Context) error {
+			if err := noArgs(c); err != nil {
+				return err
+			}
+			var clients []admin.Connection
+			if err := adminClient(c).Do(c.Context, http.MethodGet, admin.PathClients, nil, &clients); err != nil {
+				return err
+			}
+			return show(c, clients, func() {
+				table(c.App.Writer, func(w io.Writer) {
+					fmt.Fprintln(w, "ID\tADDRESS\tCONNECTED\tIDLE\tCALLS\tIN\tOUT\tIN FLIGHT\tQUEUED")
+					for _, k := range clients {
+						fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\n", k.ID, k.Address,
+							k.Connected.Local().Format(time.DateTime), seconds(k.IdleSeconds), k.Calls,
+							bytesText(float64(k.BytesIn)), bytesText(float64(k.BytesOut)), k.InFlight, bytesText(float64(k.QueuedBytes)))
+					}
+				})
+			})
+		},
+	}
+}
+
+func exportsCommand() *cli.Command {
+	return &cli.Command{
+		Name:   "exports",
+		Usage:  "list, reload or check exports",
+		Action: noSuchCommand,
+		Subcommands: []*cli.Command{
+			{
+				Name:        "list",
+				Usage:       "list what is exported, to whom and how",
+				Description: "Example:\n   sluice exports list",
+				Flags:       clientFlags(),
+				Action:      exportsList,
+			},
+			{
+				Name:        "reload",
+				Usage:       "read the exports file again",
+				Description: "A file with an error changes nothing: the exports in force stay.\n\nExample:\n   sluice exports reload",
+				Flags:       clientFlags(),
+				Action:      exportsReload,
+			},
+			{
+				Name:        "check",
+				Usage:       "check an exports file without a server",
+				ArgsUsage:   "FILE",
+				Description: "Prints every error and warning with its line and column. Exit status 1 when there is an error.\n\nExample:\n   sluice exports check /etc/exports",
+				Flags:       []cli.Flag{jsonFlag()},
+				Action:      exportsCheck,
+			},
+		},
+	}
+}
+
+func exportsList(c *cli.Context) error {
+	if err := noArgs(c); err != nil {
+		return err
+	}
+	var list []admin.Export
+	if err := adminClient(c).Do(c.Context, http.MethodGet, admin.PathExports, nil, &list); err != nil {
+		return err
+	}
+	return show(c, list, func() {
+		table(c.App.Writer, func(w io.Writer) {
+			fmt.Fprintln(w, "PATH\tCLIENT\tOPTIONS\tREAD\tWRITE")
+			for _, e := range list {
+				for _, k := range e.Clients {
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.Path, k.Client, k.Options, e.ReadMode, e.WriteMode)
+				}
+				if e.Problem != "" {
+					fmt.Fprintf(w, "%s\tNOT SERVED: %s\n", e.Path, e.Problem)
+				}
+			}
+		})
+	})
+}
+
+func exportsReload(c *cli.Context) error {
+	if err := noArgs(c); err != nil {
+		return err
+	}
+	var res admin.ReloadResult
+	if err := adminClient(c).Do(c.Context, http.MethodPost, admin.PathReload, nil, &res); err != nil {
+		return err
+	}
+	return show(c, res, func() {
+		for _, w := range res.Warnings {
+			fmt.Fprintln(c.App.Writer, "warning:", w)
+		}
+		fmt.Fprintf(c.App.Writer, "reloaded: %d exports\n", res.Exports)
+	})
+}
+
+func exportsCheck(c *cli.Context) error {
+	args, err := trailingFlags(c)
+	if err != nil {
+		return err
+	}
+	if len(args) != 1 {
+		return usagef(c, "one exports file is needed, as in: sluice exports check /etc/exports")
+	}
+	res := server.CheckExports(args[0])
+	if err := show(c, res, func() {
+		for _, p := range res.Errors {
+			fmt.Fprintln(c.App.Writer, "error:", p)
+		}
+		for _, p := range res.Warnings {
+			fmt.Fprintln(c.App.Writer, "warning:", p)
+		}
+		if len(res.Errors) == 0 {
+			fmt.Fprintf(c.App.Writer, "%s: %d exports, no errors\n", args[0], res.Exports)
+		}
+	}); err != nil {
+		return err
+	}
+	if n := len(res.Errors); n > 0 {
+		return fmt.Errorf("%s has %d errors", args[0], n)
+	}
+	return nil
+}
+
+func versionCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "version",
+		Usage:       "print the version",
+		Description: "Example:\n   sluice version --json",
+		Flags:       clientFlags(),
+		Action: func(c *cli.Context) error {
+			if err := noArgs(c); err != nil {
+				return err
+			}
+			v := server.BuildInfo()
+			return show(c, v, func() { fmt.Fprintln(c.App.Writer, "sluice", v) })
+		},
+	}
+}
+
+// table prints tab-separated lines in columns.
+func table(out io.Writer, fill func(io.Writer)) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fill(w)
+	w.Flush()
+}
+
+// seconds prints a duration for people.
+func seconds(s float64) string {
+	d := time.Duration(s * float64(time.Second))
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// bytesText prints a size with a binary unit.
+func bytesText(n float64) string {
+	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
+		if n < 1024 {
+			if unit == "B" {
+				return fmt.Sprintf("%.0f B", n)
+			}
+			return fmt.Sprintf("%.1f %s", n, unit)
+		}
+		n /= 1024
+	}
+	return fmt.Sprintf("%.1f TiB", n)
+}

@@ -1,0 +1,223 @@
+// Configuration: one struct, filled from defaults, then a YAML file, then flags.
+//
+// The keys of the file are the names of the flags of `sluice serve`, so that
+// there is one vocabulary. An unknown key is an error that names its line: a
+// misspelt limit must not be ignored in silence.
+
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"sluice/pkg/dataio"
+)
+
+// Config is everything that decides how a server behaves. The zero value is
+// not usable: start from Defaults.
+type Config struct {
+	// Exports is the exports(5) file; "" serves only the inline exports.
+	// Files in the directory named after it with ".d" appended are read too.
+	Exports string `yaml:"exports"`
+	// Export holds inline exports: "DIR" or "DIR CLIENT(OPTIONS)".
+	Export []string `yaml:"export"`
+	// Listen is the address and port of NFS and MOUNT; an empty host is all
+	// addresses, IPv4 and, where the kernel has it, IPv6.
+	Listen string `yaml:"listen"`
+	// Admin is the path of the admin socket; "" turns it off.
+	Admin string `yaml:"admin"`
+	// State is the directory of the handle key; it is created with mode 0700.
+	State string `yaml:"state"`
+	// ReadMode and WriteMode are the server-wide I/O modes at start.
+	ReadMode  string `yaml:"read-mode"`
+	WriteMode string `yaml:"write-mode"`
+	// Rpcbind is auto, off or embedded.
+	Rpcbind string `yaml:"rpcbind"`
+	// LogLevel is debug, info, warn or error; LogFormat console or json.
+	LogLevel  string `yaml:"log-level"`
+	LogFormat string `yaml:"log-format"`
+
+	// Threads is the number of service threads; 0 is one per core.
+	Threads int `yaml:"threads"`
+	// SlowThreads bounds the threads for calls that may sleep.
+	SlowThreads int `yaml:"slow-threads"`
+	// MaxConnections bounds client connections; 0 derives it from the
+	// process's descriptor limit.
+	MaxConnections int `yaml:"max-connections"`
+	// IdleTimeout closes a connection without calls after this long.
+	IdleTimeout time.Duration `yaml:"idle-timeout"`
+	// SpliceMin is the size in bytes from which a buffered READ is spliced
+	// to the socket; 0 is the measured default, -1 never.
+	SpliceMin int `yaml:"splice-min"`
+	// BufferPool bounds, in MiB, the memory of data buffers.
+	BufferPool int `yaml:"buffer-pool"`
+	// ShutdownTimeout is how long calls in flight may take at SIGTERM.
+	ShutdownTimeout time.Duration `yaml:"shutdown-timeout"`
+}
+
+// DefaultPort is the port of NFS (RFC 1813, 2.0.3; IANA).
+const DefaultPort = 2049
+
+// Defaults returns the configuration of `sluice serve` without flags.
+func Defaults() Config {
+	c := Config{
+		Exports:         "/etc/exports",
+		Listen:          net.JoinHostPort("", strconv.Itoa(DefaultPort)),
+		Admin:           "/run/sluice/admin.sock",
+		State:           "/var/lib/sluice",
+		ReadMode:        "buffered",
+		WriteMode:       "buffered",
+		Rpcbind:         "auto",
+		LogLevel:        "info",
+		LogFormat:       "console",
+		SlowThreads:     64,
+		IdleTimeout:     6 * time.Minute,
+		BufferPool:      256,
+		ShutdownTimeout: 10 * time.Second,
+	}
+	if os.Geteuid() != 0 {
+		run := os.Getenv("XDG_RUNTIME_DIR")
+		if run == "" {
+			run = filepath.Join(os.TempDir(), fmt.Sprintf("sluice-%d", os.Geteuid()))
+		}
+		c.Admin = filepath.Join(run, "sluice", "admin.sock")
+		if home, err := os.UserHomeDir(); err == nil {
+			c.State = filepath.Join(home, ".local", "state", "sluice")
+		}
+	}
+	return c
+}
+
+// maxConfigFile bounds the size of a configuration file, in bytes.
+const maxConfigFile = 1 << 20
+
+// LoadFile overlays the keys of a YAML file on c.
+func (c *Config) LoadFile(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("config file: %w", err)
+	}
+	defer f.Close()
+	src, err := io.ReadAll(io.LimitReader(f, maxConfigFile+1))
+	if err != nil {
+		return fmt.Errorf("config file: %w", err)
+	}
+	if len(src) > maxConfigFile {
+		return fmt.Errorf("config file %s is larger than %d bytes", name, maxConfigFile)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(src))
+	dec.KnownFields(true)
+	if err := dec.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("config file %s: %s", name, explainYAML(err))
+	}
+	return nil
+}
+
+var unknownField = regexp.MustCompile(`^line (\d+): field (.*) not found in type .*$`)
+
+// explainYAML turns the library's words about Go types into words about keys.
+func explainYAML(err error) string {
+	var te *yaml.TypeError
+	if !errors.As(err, &te) {
+		return strings.TrimPrefix(err.Error(), "yaml: ")
+	}
+	var out []string
+	for _, e := range te.Errors {
+		if m := unknownField.FindStringSubmatch(e); m != nil {
+			e = fmt.Sprintf("line %s: unknown key %q; the keys are %s", m[1], m[2], strings.Join(ConfigKeys(), ", "))
+		}
+		out = append(out, e)
+	}
+	return strings.Join(out, "; ")
+}
+
+// ConfigKeys lists the keys of the configuration file, in order.
+func ConfigKeys() []string {
+	var keys []string
+	for f := range reflect.TypeFor[Config]().Fields() {
+		keys = append(keys, f.Tag.Get("yaml"))
+	}
+	return keys
+}
+
+// Validate checks what can be checked without touching the system. Its errors
+// name the key.
+func (c *Config) Validate() error {
+	var errs []error
+	oneOf := func(key, got string, allowed ...string) {
+		for _, a := range allowed {
+			if got == a {
+				return
+			}
+		}
+		errs = append(errs, fmt.Errorf("%s is %q; it must be one of %s", key, got, strings.Join(allowed, ", ")))
+	}
+	oneOf("rpcbind", c.Rpcbind, "auto", "off", "embedded")
+	oneOf("log-level", c.LogLevel, "debug", "info", "warn", "error")
+	oneOf("log-format", c.LogFormat, "console", "json")
+	if _, err := dataio.ParseMode(c.ReadMode); err != nil {
+		errs = append(errs, fmt.Errorf("read-mode: %w", err))
+	}
+	if _, err := c.writeMode(); err != nil {
+		errs = append(errs, fmt.Errorf("write-mode: %w", err))
+	}
+	if _, err := c.listenPort(); err != nil {
+		errs = append(errs, err)
+	}
+	if c.Exports == "" && len(c.Export) == 0 {
+		errs = append(errs, errors.New("nothing to export: name an exports(5) file with --exports or a directory with --export"))
+	}
+	atLeast := func(key string, got, low int) {
+		if got < low {
+			errs = append(errs, fmt.Errorf("%s is %d; it must be at least %d", key, got, low))
+		}
+	}
+	atLeast("threads", c.Threads, 0)
+	atLeast("slow-threads", c.SlowThreads, 1)
+	atLeast("max-connections", c.MaxConnections, 0)
+	atLeast("splice-min", c.SpliceMin, -1)
+	atLeast("buffer-pool", c.BufferPool, 8)
+	if c.IdleTimeout < 0 || c.ShutdownTimeout < 0 {
+		errs = append(errs, errors.New("idle-timeout and shutdown-timeout can't be negative"))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) listenPort() (uint16, error) {
+	_, port, err := net.SplitHostPort(c.Listen)
+	if err == nil {
+		var p uint64
+		if p, err = strconv.ParseUint(port, 10, 16); err == nil {
+			return uint16(p), nil
+		}
+	}
+	return 0, fmt.Errorf("listen is %q; it must be ADDRESS:PORT, as in 0.0.0.0:2049 or :2049", c.Listen)
+}
+
+// writeMode parses write-mode and refuses what the data path doesn't have.
+func (c *Config) writeMode() (dataio.Mode, error) {
+	m, err := dataio.ParseMode(c.WriteMode)
+	if err == nil && !writable(m) {
+		err = errWriteMode(m)
+	}
+	return m, err
+}
+
+// writable tells whether WRITE has the mode.
+func writable(m dataio.Mode) bool { return m == dataio.Buffered || m == dataio.Default }
+
+func errWriteMode(m dataio.Mode) error {
+	return fmt.Errorf("WRITE has no mode %s in this version: use buffered", m)
+}

@@ -1,0 +1,102 @@
+package server
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func load(t *testing.T, text string) (Config, error) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "sluice.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := Defaults()
+	return c, c.LoadFile(name)
+}
+
+func TestConfigFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "sluice.yaml")
+	text := "exports: /e\nexport:\n  - /a\n  - /b *(ro)\nlisten: 127.0.0.1:12049\nread-mode: direct\nidle-timeout: 90s\nsplice-min: -1\n"
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := Defaults()
+	if err := c.LoadFile(name); err != nil {
+		t.Fatal(err)
+	}
+	if c.Exports != "/e" || len(c.Export) != 2 || c.Export[1] != "/b *(ro)" || c.Listen != "127.0.0.1:12049" ||
+		c.ReadMode != "direct" || c.IdleTimeout != 90*time.Second || c.SpliceMin != -1 {
+		t.Errorf("loaded %+v", c)
+	}
+	if c.LogLevel != "info" || c.SlowThreads != 64 {
+		t.Errorf("keys that aren't in the file lost their defaults: %+v", c)
+	}
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConfigFileErrorsNameTheLine(t *testing.T) {
+	for text, want := range map[string][]string{
+		"listen: :2049\nlisen: :2050\n": {"line 2", `unknown key "lisen"`, "listen"},
+		"threads: many\n":               {"line 1", "many"},
+		"a: [\n":                        {"line "},
+	} {
+		_, err := load(t, text)
+		if err == nil {
+			t.Errorf("%q: no error", text)
+			continue
+		}
+		for _, w := range want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%q: %v, want %q in it", text, err, w)
+			}
+		}
+	}
+	if _, err := load(t, ""); err != nil {
+		t.Errorf("an empty file: %v", err)
+	}
+	c := Defaults()
+	if err := c.LoadFile("/nonexistent/sluice.yaml"); err == nil || !strings.Contains(err.Error(), "/nonexistent/sluice.yaml") {
+		t.Errorf("a missing file: %v", err)
+	}
+}
+
+func TestValidateNamesTheKey(t *testing.T) {
+	for key, spoil := range map[string]func(*Config){
+		"rpcbind":      func(c *Config) { c.Rpcbind = "maybe" },
+		"log-level":    func(c *Config) { c.LogLevel = "loud" },
+		"log-format":   func(c *Config) { c.LogFormat = "xml" },
+		"read-mode":    func(c *Config) { c.ReadMode = "sideways" },
+		"write-mode":   func(c *Config) { c.WriteMode = "direct" },
+		"listen":       func(c *Config) { c.Listen = "2049" },
+		"--export":     func(c *Config) { c.Exports, c.Export = "", nil },
+		"slow-threads": func(c *Config) { c.SlowThreads = 0 },
+		"buffer-pool":  func(c *Config) { c.BufferPool = 1 },
+		"splice-min":   func(c *Config) { c.SpliceMin = -2 },
+		"idle-timeout": func(c *Config) { c.IdleTimeout = -1 },
+	} {
+		c := Defaults()
+		spoil(&c)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
+
+func TestMissingCapabilitiesAreNamed(t *testing.T) {
+	if warns, err := missingCapabilities(^uint64(0)); err != nil || len(warns) != 0 {
+		t.Errorf("all capabilities: %v, %v", warns, err)
+	}
+	warns, err := missingCapabilities(0)
+	if err == nil || !strings.Contains(err.Error(), "CAP_DAC_READ_SEARCH, CAP_SETUID, CAP_SETGID") || !strings.Contains(err.Error(), "run as root") {
+		t.Errorf("no capability: %v", err)
+	}
+	if !strings.Contains(strings.Join(warns, "\n"), "CAP_MKNOD") {
+		t.Errorf("warnings: %v", warns)
+	}
+}
