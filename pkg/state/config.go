@@ -1,0 +1,113 @@
+// Configuration, the injected interfaces, and the limits.
+
+package state
+
+import (
+	"time"
+
+	"sluice/pkg/trace"
+)
+
+// Config configures a State. Zero values give the defaults in brackets.
+type Config struct {
+	Lease       time.Duration // [90 s]
+	Grace       time.Duration // after a start with recorded clients [Lease]
+	Courtesy    time.Duration // how long an expired client's state is kept when nobody wants it [24 h]
+	Delegations bool          // grant read delegations
+	WriteDelegs bool          // grant write delegations too
+
+	MaxClients     int    // records, confirmed or not [4096]
+	MaxSessions    int    // per client [64]
+	MaxSlots       int    // per session [64]
+	MaxConns       int    // per session [64]
+	MaxOpens       int    // open stateids per client [65536]
+	MaxOwners      int    // open and lock owners per client [65536]
+	MaxLocks       int    // byte ranges per client or NLM host [65536]
+	MaxWaiters     int    // blocked lock requests per client or NLM host [1024]
+	MaxDelegations int    // in all [16384]
+	MaxReplyCache  int64  // bytes reserved for the slots' cached replies, in all [64 MiB]
+	MaxCachedReply uint32 // largest ca_maxresponsesize_cached granted [16 KiB]
+	MaxRequest     uint32 // largest ca_maxrequestsize granted [1 MiB + 4 KiB]
+	MaxResponse    uint32 // largest ca_maxresponsesize granted [1 MiB + 4 KiB]
+	MaxOps         uint32 // largest ca_maxoperations granted [64]
+
+	Now       func() int64 // monotonic nanoseconds [time since start]
+	Recovery  Recovery     // stable storage of client records [none: no grace, no reclaim]
+	Callbacks Callbacks    // [none: no delegations]
+	Local     LocalLocker  // [none]
+	Leases    Leases       // [none: local processes are not noticed]
+	Trace     *trace.Bus
+	Log       func(format string, args ...any) // for an administrator: storage that fails, clients expired [discarded]
+}
+
+// LockType is the kind of a byte-range lock.
+type LockType uint8
+
+// The kinds.
+const (
+	ReadLock LockType = iota + 1
+	WriteLock
+)
+
+// LocalLocker takes each lock on the file itself (F_OFD_SETLK on a descriptor of the owner), so that local processes see
+// it. Ends are inclusive; a range to the end of the file ends at 2^64-1. Calls for one file do not overlap.
+type LocalLocker interface {
+	// Lock takes, upgrades or downgrades. unix.EAGAIN: a local process holds a lock in conflict.
+	Lock(file FileKey, owner LockOwner, typ LockType, start, end uint64) error
+	// Unlock lets go of a range. It cannot fail in a way that leaves the lock.
+	Unlock(file FileKey, owner LockOwner, start, end uint64)
+	// Test looks for a lock of a local process: its type and range, ok false when there is none.
+	Test(file FileKey, owner LockOwner, typ LockType, start, end uint64) (c LockConflict, ok bool)
+	// Forget closes the owner's descriptor: it holds no lock on the file any more.
+	Forget(file FileKey, owner LockOwner)
+}
+
+// Leases backs delegations by kernel leases, so that a local open in conflict waits. When the kernel reports one, whoever
+// implements Leases calls State.LeaseBroken.
+type Leases interface {
+	// Acquire takes a read or write lease; an error means no delegation. It must not wait.
+	Acquire(file FileKey, write bool) error
+	// Release gives it back. Releasing one that is not held does nothing.
+	Release(file FileKey)
+}
+
+// Callbacks sends to clients. No method may wait: results come back through the State's methods named with each.
+type Callbacks interface {
+	// Recall asks a client to return a delegation (CB_RECALL); then RecallDone.
+	Recall(r Recall)
+	// Getattr asks the holder of a write delegation for size and change (CB_GETATTR); then DelegAttrsDone.
+	Getattr(r Recall)
+	// NotifyLock tells a client that a lock it waited for may be free (CB_NOTIFY_LOCK, 4.1). No answer is needed.
+	NotifyLock(client *Client, fh []byte, owner []byte)
+	// Probe tests the path (CB_NULL for 4.0, CB_SEQUENCE alone for 4.1); then SetCallbackPath.
+	Probe(client *Client)
+	// Gone: the client or its callback address is no more; forget connections to it.
+	Gone(client *Client)
+}
+
+// Recall names a delegation to call back.
+type Recall struct {
+	Client   *Client
+	Stateid  Stateid
+	FH       []byte // the file handle that the client knows; do not modify
+	Truncate bool   // the conflict is a truncation
+}
+
+// Recovery is stable storage of which clients hold state. Calls are serialised.
+type Recovery interface {
+	// Load starts an epoch: the clients that may reclaim, and a boot number that no earlier epoch had.
+	Load() (clients []RecoveryRecord, boot uint32, err error)
+	// Record puts a client on stable storage before it returns.
+	Record(r RecoveryRecord) error
+	// Remove takes a client off stable storage before it returns.
+	Remove(owner []byte) error
+	// GraceDone forgets the clients of earlier epochs that were not recorded again.
+	GraceDone() error
+	Close() error
+}
+
+// RecoveryRecord is one client on stable storage.
+type RecoveryRecord struct {
+	Owner []byte // nfs_client_id4.id or client_owner4.co_ownerid
+	Minor uint8  // 0: will not send RECLAIM_COMPLETE
+}
