@@ -116,7 +116,7 @@ func (w *sender) gather(fd int, segs []segment) (int, syscall.Errno) {
 
 // advance drops n sent bytes from the front.
 func advance(segs []segment, n int) []segment {
-	for len(segs) > 0 {
+	for n > 0 { // what comes behind may be a payload outside of memory
 		s := &segs[0]
 		if s.p == nil {
 			if n < len(s.b) {
@@ -192,7 +192,7 @@ func (c *Conn) transmit(w *sender, e *xdr.Encoder) (queued int) {
 	c.unlock()
 	w.clear()
 	if queued > 0 {
-		c.srv.shed()
+		c.srv.shed(c.srv.cfg.MaxQueuedTotal)
 	}
 	return queued
 }
@@ -217,6 +217,9 @@ func (c *Conn) flush(w *sender) {
 		c.srv.queued.Add(-int64(sent))
 		if sent > 0 {
 			c.progress = c.srv.Now()
+		}
+		if c.choked.Load() && c.queued <= c.srv.queueLimit()/2 {
+			c.unchoke()
 		}
 		if err != nil {
 			c.shut("send: " + err.Error())
@@ -258,6 +261,15 @@ func (c *Conn) account(n int) {
 	}
 	c.queued += n
 	c.srv.queued.Add(int64(n))
+	if c.queued > c.srv.queueLimit() {
+		c.choked.Store(true)
+	}
+}
+
+// unchoke lets the slow pool go on with the connection; the lock is held.
+func (c *Conn) unchoke() {
+	c.choked.Store(false)
+	c.unchoked = true
 }
 
 func (c *Conn) own(s segment) segment {
@@ -277,17 +289,17 @@ func (s *Server) queueLimit() int {
 	return s.cfg.MaxQueuedPerConn
 }
 
-// shed closes the connections that have stalled longest while more is queued
-// than may be. No connection's lock may be held.
-func (s *Server) shed() {
-	if s.queued.Load() <= s.cfg.MaxQueuedTotal {
+// shed closes the connections that have stalled longest while more than limit
+// bytes are queued. No connection's lock may be held.
+func (s *Server) shed(limit int64) {
+	if s.queued.Load() <= limit {
 		return
 	}
 	s.shedding.Lock()
 	defer s.shedding.Unlock()
 	for {
 		before := s.queued.Load()
-		if before <= s.cfg.MaxQueuedTotal {
+		if before <= limit {
 			return
 		}
 		var victim *Conn
