@@ -5,6 +5,7 @@
 // Plan: a pool keeps free buffers in a few sizes under one mutex and maps new
 // ones until its limit; at the limit it takes apart free buffers of other
 // sizes, and when none is free the caller waits, falls back, or is told to.
+// What a while of service did not need is unmapped (trim).
 
 package dataio
 
@@ -36,7 +37,8 @@ type bufferPool struct {
 
 	mu    sync.Mutex
 	free  [len(classSizes)][]*buffer
-	bytes int64 // mapped
+	spare [len(classSizes)]int // fewest free since the last trim
+	bytes int64                // mapped
 
 	used   atomic.Int64  // buffers out
 	waits  atomic.Uint64 // gets that found none free
@@ -87,6 +89,7 @@ func (p *bufferPool) tryGet(class int) *buffer {
 	if l := len(p.free[class]); l > 0 {
 		b := p.free[class][l-1]
 		p.free[class] = p.free[class][:l-1]
+		p.spare[class] = min(p.spare[class], l-1)
 		return b
 	}
 	size := classSizes[class] + classSlack
@@ -96,6 +99,7 @@ func (p *bufferPool) tryGet(class int) *buffer {
 			l := len(p.free[c]) - 1
 			p.unmap(p.free[c][l])
 			p.free[c] = p.free[c][:l]
+			p.spare[c] = min(p.spare[c], l)
 		}
 	}
 	if p.bytes+int64(size) > p.limit {
@@ -125,6 +129,21 @@ func (p *bufferPool) put(b *buffer) {
 	p.mu.Unlock()
 }
 
+// trim unmaps the buffers that nobody has needed since it last ran.
+func (p *bufferPool) trim() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.free {
+		for range p.spare[c] {
+			l := len(p.free[c]) - 1
+			p.unmap(p.free[c][0]) // the end of the list was used last
+			copy(p.free[c], p.free[c][1:])
+			p.free[c] = p.free[c][:l]
+		}
+		p.spare[c] = len(p.free[c])
+	}
+}
+
 // close unmaps what is free and returns how many buffers are still out.
 func (p *bufferPool) close() int64 {
 	p.mu.Lock()
@@ -133,7 +152,7 @@ func (p *bufferPool) close() int64 {
 		for _, b := range p.free[c] {
 			p.unmap(b)
 		}
-		p.free[c] = nil
+		p.free[c], p.spare[c] = nil, 0
 	}
 	return p.used.Load()
 }

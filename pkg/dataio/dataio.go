@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +34,8 @@ const (
 	MaxMaxIO           = 4 << 20
 	DefaultBufferBytes = 64 << 20
 	smallBuffer        = xdr.SmallPayload
+
+	trimEvery = 30 * time.Second
 )
 
 // Config sets an engine up; zero values mean the default.
@@ -75,7 +76,8 @@ type Engine struct {
 	counts    counters
 	warned    [warnings]atomic.Int64 // when last, by the clock, plus 1
 
-	noCachestat atomic.Bool // the kernel has none
+	noCachestat atomic.Bool   // the kernel has none
+	stop        chan struct{} // ends trimming
 
 	// The calls that tests make fail.
 	fsync  func(fd int) error
@@ -100,8 +102,6 @@ func New(cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("dataio: no file cache given")
 	case cfg.MaxIO < pageSize || cfg.MaxIO > MaxMaxIO:
 		return nil, fmt.Errorf("largest READ of %d bytes: use %d to %d", cfg.MaxIO, pageSize, MaxMaxIO)
-	case os.Getpagesize() != pageSize:
-		return nil, fmt.Errorf("pages of %d bytes: this build is for %d", os.Getpagesize(), pageSize)
 	}
 	if cfg.SpliceMin < 0 || cfg.Pipes < 0 {
 		cfg.SpliceMin = math.MaxInt
@@ -117,6 +117,7 @@ func New(cfg Config) (*Engine, error) {
 		fsync:     unix.Fsync,
 		pread:     (*Thread).preadv2,
 		pwrite:    (*Thread).pwritev2,
+		stop:      make(chan struct{}),
 	}
 	if e.warn == nil {
 		e.warn = func(Warning) {}
@@ -125,12 +126,30 @@ func New(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	cfg.Cache.OnWriteError(e.WriteFailed)
+	go e.trimLoop()
 	return e, nil
 }
 
-// Close frees the pools. It fails, naming the number, when payloads have not
-// been released; their memory and descriptors stay.
+// trimLoop gives back, after each interval, memory and pipes not needed in it.
+func (e *Engine) trimLoop() {
+	tick := time.NewTicker(trimEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-tick.C:
+			e.plain.trim()
+			e.direct.trim()
+			e.pipes.trim()
+		}
+	}
+}
+
+// Close frees the pools; call it once. It fails, naming the number, when
+// payloads have not been released; their memory and descriptors stay.
 func (e *Engine) Close() error {
+	close(e.stop)
 	b, d, p := e.plain.close(), e.direct.close(), e.pipes.close()
 	if b+d+p != 0 {
 		return fmt.Errorf("dataio: %d buffers, %d direct buffers and %d pipes are still in use", b, d, p)

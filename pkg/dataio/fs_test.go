@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -86,7 +87,7 @@ func dirOn(t testing.TB, name string) string {
 	at := mounts.dirs[name]
 	if at == "" {
 		at = filepath.Join(mounts.root, name)
-		if err := os.Mkdir(at, 0o755); err != nil {
+		if err := os.MkdirAll(at, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		switch name {
@@ -122,11 +123,19 @@ func mountXFS(t testing.TB, at, sector string, mkfs ...string) {
 		t.Fatal(err)
 	}
 	run(t, "mkfs.xfs", append(append([]string{"-q"}, mkfs...), img)...)
-	dev := run(t, "losetup", "--find", "--show", "--sector-size", sector, img)
-	// Once mounted, the device goes with the last use of it.
-	defer exec.Command("losetup", "--detach", dev).Run()
-	if err := unix.Mount(dev, at, "xfs", 0, ""); err != nil {
-		t.Fatalf("mounting XFS from %s: %v", dev, err)
+	// A device that was another file system's a moment ago may still write back
+	// what that one left, in blocks of another size: then the next one is tried.
+	for try := 1; ; try++ {
+		dev := run(t, "losetup", "--find", "--show", "--sector-size", sector, img)
+		err := unix.Mount(dev, at, "xfs", 0, "")
+		exec.Command("losetup", "--detach", dev).Run() //nolint:errcheck // when mounted, it goes with the last use of it
+		if err == nil {
+			return
+		}
+		if try == 5 {
+			t.Fatalf("mounting XFS from %s: %v", dev, err)
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 
@@ -258,7 +267,7 @@ func cachedPages(t testing.TB, path string) []bool {
 	in := make([]bool, pages(0, st.Size))
 	for i := range in {
 		var cs unix.Cachestat_t
-		if err := unix.Cachestat(uint(fd), &unix.CachestatRange{Off: uint64(i) * pageSize, Len: pageSize}, &cs, 0); err != nil {
+		if err := unix.Cachestat(uint(fd), &unix.CachestatRange{Off: uint64(i * pageSize), Len: uint64(pageSize)}, &cs, 0); err != nil {
 			t.Fatal(err)
 		}
 		in[i] = cs.Cache == 1

@@ -42,6 +42,7 @@ type pipePool struct {
 
 	mu       sync.Mutex
 	free     []*pipe
+	spare    int            // fewest free since the last trim
 	payloads []*pipePayload // free
 	open     int
 	retry    int64 // no new pipes before this time
@@ -62,6 +63,7 @@ func (p *pipePool) get() *pipe {
 	if l := len(p.free); l > 0 {
 		pi := p.free[l-1]
 		p.free = p.free[:l-1]
+		p.spare = min(p.spare, l-1)
 		p.mu.Unlock()
 		p.used.Add(1)
 		return pi
@@ -124,6 +126,19 @@ func (p *pipePool) put(pi *pipe) {
 	p.mu.Unlock()
 }
 
+// trim closes the pipes that nobody has needed since it last ran.
+func (p *pipePool) trim() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, pi := range p.free[:p.spare] {
+		unix.Close(pi.r)
+		unix.Close(pi.w)
+		p.open--
+	}
+	p.free = append(p.free[:0], p.free[p.spare:]...)
+	p.spare = len(p.free)
+}
+
 // close closes the free pipes and returns how many are still out.
 func (p *pipePool) close() int64 {
 	p.mu.Lock()
@@ -133,7 +148,7 @@ func (p *pipePool) close() int64 {
 		unix.Close(pi.w)
 		p.open--
 	}
-	p.free = nil
+	p.free, p.spare = nil, 0
 	return p.used.Load()
 }
 

@@ -37,11 +37,14 @@ func (e *Engine) Read(th *Thread, q *ReadReq) (ReadRes, error) {
 	r := &th.read // so that q may lie on the caller's stack
 	*r = read{e: e, th: th, q: *q, off: int64(q.Offset), count: count, traced: traced, start: start}
 	res, err := r.run(mode)
+	if q.NoWait && err == unix.EAGAIN {
+		e.counts.cold.Add(th.shard, 1) // the rest is counted and traced when it is run again
+		return ReadRes{}, err
+	}
+	for _, f := range r.fell[:r.falls] {
+		e.counts.read[f.mode].fallbacks[f.why].Add(1)
+	}
 	if err != nil {
-		if q.NoWait && err == unix.EAGAIN {
-			e.counts.cold.Add(th.shard, 1) // its events come when it is run again
-			return ReadRes{}, err
-		}
 		if traced {
 			th.event(q, trace.ReadDone, mode, 0, now()-start).Reason = err.Error()
 			e.flush(th)
@@ -70,6 +73,12 @@ type read struct {
 	count  int
 	start  int64
 	traced bool
+
+	falls int // fallbacks so far
+	fell  [4]struct {
+		mode Mode
+		why  reason
+	}
 }
 
 // run tries the ways that mode allows.
@@ -95,9 +104,10 @@ func (r *read) run(mode Mode) (ReadRes, error) {
 	return r.buffered()
 }
 
-// fellBack counts that mode did not serve the READ.
+// fellBack notes that mode did not serve the READ.
 func (r *read) fellBack(mode Mode, why reason) {
-	r.e.counts.read[mode].fallbacks[why].Add(1)
+	r.fell[r.falls].mode, r.fell[r.falls].why = mode, why
+	r.falls++
 	if r.traced {
 		r.th.event(&r.q, trace.Fallback, mode, 0, 0).Reason = why.String()
 	}
@@ -277,7 +287,7 @@ func (r *read) direct() (ReadRes, reason, error) {
 		return ReadRes{}, served, unix.EAGAIN // the disk is asked in any case
 	}
 	a := f.Align()
-	if a.Mem > pageSize {
+	if int64(a.Mem) > int64(pageSize) {
 		return ReadRes{}, memAlign, nil
 	}
 	unit := int64(a.ReadOffset)

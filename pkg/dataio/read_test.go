@@ -204,7 +204,15 @@ func TestWhoServes(t *testing.T) {
 					if way.set != nil {
 						way.set(r.e)
 					}
-					res, err := r.e.Read(r.th, &ReadReq{File: r.file(p), Offset: 5, Count: 200 << 10, Mode: way.mode, First: !way.later, Splice: way.splice})
+					q := &ReadReq{File: r.file(p), Offset: 5, Count: 200 << 10, Mode: way.mode, First: !way.later, Splice: way.splice, NoWait: true}
+					if fs != "tmpfs" {
+						dropCache(t, p)
+						if _, err := r.e.Read(r.th, q); err != unix.EAGAIN { // counts nothing but itself
+							t.Fatal(err)
+						}
+					}
+					q.NoWait = false
+					res, err := r.e.Read(r.th, q)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -315,7 +323,7 @@ func TestPageCache(t *testing.T) {
 				}
 				theirs := []int{3, 10, 11, 12, 13, 300}
 				for _, pg := range theirs {
-					if _, err := unix.Pread(fd, make([]byte, 1), int64(pg)*pageSize); err != nil {
+					if _, err := unix.Pread(fd, make([]byte, 1), int64(pg*pageSize)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -436,6 +444,45 @@ func TestPools(t *testing.T) {
 		if !bytes.Equal(r.take(a), model[:100]) || !bytes.Equal(r.take(b), model[1<<20:1<<20+100]) {
 			t.Error("two replies shared a buffer")
 		}
+	})
+	t.Run("trim", func(t *testing.T) {
+		r := newRig(t, Config{}, filecache.Config{})
+		f := r.file(p)
+		hold := func(n int) {
+			var held []ReadRes
+			for range n {
+				for _, q := range []*ReadReq{{File: f, Count: 1 << 20, Splice: true}, {File: f, Count: 1 << 20}, {File: f, Count: 1 << 20, Mode: Direct, First: true}} {
+					res, err := r.e.Read(r.th, q)
+					if err != nil {
+						t.Fatal(err)
+					}
+					held = append(held, res)
+				}
+			}
+			for _, res := range held {
+				r.take(res)
+			}
+		}
+		trim := func() (pipes, plain, direct int) {
+			r.e.pipes.trim()
+			r.e.plain.trim()
+			r.e.direct.trim()
+			st := r.e.Stats()
+			one := int64(1<<20 + classSlack)
+			return st.Pipes.Open, int(st.Buffers.Bytes / one), int(st.DirectBuffers.Bytes / one)
+		}
+		hold(8)
+		if a, b, c := trim(); a != 8 || b != 8 || c != 8 {
+			t.Errorf("in use since the last trim: %d, %d, %d", a, b, c)
+		}
+		hold(2)
+		if a, b, c := trim(); a != 2 || b != 2 || c != 2 {
+			t.Errorf("two in use since the last trim: %d, %d, %d", a, b, c)
+		}
+		if a, b, c := trim(); a != 0 || b != 0 || c != 0 {
+			t.Errorf("none in use since the last trim: %d, %d, %d", a, b, c)
+		}
+		hold(1)
 	})
 	t.Run("pipes", func(t *testing.T) {
 		r := newRig(t, Config{Pipes: 3}, filecache.Config{})

@@ -8,13 +8,15 @@
 package dataio
 
 import (
+	"os"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-const pageSize = 4096 // the page cache's unit on every machine this runs on; checked in New
+// pageSize is the page cache's unit, in bytes.
+var pageSize = os.Getpagesize()
 
 // rawMax is how many bytes a raw call may copy: some 10 us.
 const rawMax = 64 << 10

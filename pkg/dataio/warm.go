@@ -25,7 +25,8 @@ func pages(off, end int64) int {
 	if end <= off {
 		return 0
 	}
-	return int((end-1)/pageSize - off/pageSize + 1)
+	page := int64(pageSize)
+	return int((end-1)/page - off/page + 1)
 }
 
 // warm returns nil when all of [off, off+n), up to the end of the file, is in
@@ -93,8 +94,9 @@ func (e *Engine) absent(th *Thread, fd int, off int64, n int) (whole bool, err e
 		return true, nil
 	}
 	looks := maxLooks
-	first := off &^ (pageSize - 1)
-	e.split(th, fd, first, first+int64(pages(off, end))*pageSize, have, &looks)
+	page := int64(pageSize)
+	first := off &^ (page - 1)
+	e.split(th, fd, first, first+int64(pages(off, end))*page, have, &looks)
 	return false, nil
 }
 
@@ -117,7 +119,7 @@ func (e *Engine) split(th *Thread, fd int, off, end int64, have int, looks *int)
 		return
 	}
 	*looks--
-	mid := off + int64(total/2)*pageSize
+	mid := off + int64(total/2)*int64(pageSize)
 	left, err := e.cached(th, fd, off, mid)
 	if err != nil {
 		return
