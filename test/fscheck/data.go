@@ -28,9 +28,9 @@ func (r *run) open(name string, flags int) (*os.File, error) {
 	return os.OpenFile(name, flags, 0o644)
 }
 
-// forget drops the pages of a file from this machine's page cache, so that the
+// Forget drops the pages of a file from this machine's page cache, so that the
 // next read asks the server.
-func forget(f *os.File) error {
+func Forget(f *os.File) error {
 	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
@@ -64,7 +64,7 @@ func bigfile(r *run) error {
 		return err
 	}
 	defer f.Close()
-	if err := forget(f); err != nil {
+	if err := Forget(f); err != nil {
 		return err
 	}
 	sum := sha256.New()
@@ -160,7 +160,7 @@ func randread(r *run) error {
 	for i := range reads {
 		off, n := oddRange(rng)
 		if !r.flag("direct") && i%16 == 0 {
-			if err := forget(f); err != nil {
+			if err := Forget(f); err != nil {
 				return err
 			}
 		}
@@ -230,7 +230,7 @@ func readload(r *run) error {
 		for i := 0; time.Now().Before(end); i++ {
 			off, n := oddRange(rng)
 			if flags&unix.O_DIRECT == 0 && i%4 == 0 {
-				if err := forget(f); err != nil {
+				if err := Forget(f); err != nil {
 					return err
 				}
 			}
@@ -319,7 +319,7 @@ func verifySparse(name string, flags int, size int64, offsets []int64, seed uint
 	if used, most := st.Blocks*512, int64(len(offsets))*(256<<10); used > most {
 		return fmt.Errorf("%d bytes allocated for a sparse file, want at most %d", used, most)
 	}
-	if err := forget(f); err != nil {
+	if err := Forget(f); err != nil {
 		return err
 	}
 	const around = 5000

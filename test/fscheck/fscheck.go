@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // A check gets its surroundings in a run and returns the first difference.
@@ -66,7 +67,7 @@ func Run(name, dir string, options map[string]string, log io.Writer) error {
 	if !ok {
 		return fmt.Errorf("no check is named %q; there are:\n%s", name, strings.Join(Names(), "\n"))
 	}
-	r := &run{dir: dir, log: log, options: options}
+	r := &run{dir: dir, log: log, options: options, began: time.Now()}
 	err := c.fn(r)
 	if err == nil {
 		err = r.optionErr
@@ -83,9 +84,13 @@ type run struct {
 	log       io.Writer
 	options   map[string]string
 	optionErr error
+	began     time.Time
 }
 
-func (r *run) logf(format string, args ...any) { fmt.Fprintf(r.log, format+"\n", args...) }
+// logf tells what was done and how long it took.
+func (r *run) logf(format string, args ...any) {
+	fmt.Fprintf(r.log, format+" (%.1f s)\n", append(args, time.Since(r.began).Seconds())...)
+}
 
 // path names a file below the check's directory.
 func (r *run) path(names ...string) string {

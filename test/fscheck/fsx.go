@@ -119,7 +119,7 @@ func (s *fsxState) step(i int64) error {
 		return s.f.Sync()
 	default:
 		s.note("fsync and drop the cache")
-		return errors.Join(s.f.Sync(), forget(s.f))
+		return errors.Join(s.f.Sync(), Forget(s.f))
 	}
 }
 

@@ -68,7 +68,7 @@ func rewrite(name string, seed uint64, rng *rand.Rand) error {
 		}
 		off += n
 	}
-	if err := errors.Join(f.Sync(), forget(f)); err != nil {
+	if err := errors.Join(f.Sync(), Forget(f)); err != nil {
 		return err
 	}
 	got := make([]byte, size)

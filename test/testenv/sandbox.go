@@ -8,10 +8,12 @@
 package testenv
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"syscall"
 	"testing"
@@ -42,21 +44,43 @@ func Main(m *testing.M, prepare func() error) int {
 	if sandboxImpossible() != "" {
 		return m.Run()
 	}
+	status, err := prepareAndRun(prepare)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "test environment:", err)
+		return 1
+	}
+	return status
+}
+
+// prepareAndRun gives the run a temporary directory of its own, which goes at
+// the end whatever happened in the sandbox.
+func prepareAndRun(prepare func() error) (status int, err error) {
+	dir, err := os.MkdirTemp("", "sluice-test-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	// Guests run programs in it as unprivileged users.
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Setenv("TMPDIR", dir)); err != nil {
+		return 0, err
+	}
 	if prepare != nil {
 		if err := prepare(); err != nil {
-			fmt.Fprintln(os.Stderr, "prepare:", err)
-			return 1
+			return 0, err
 		}
 	}
 	return runSandboxed()
 }
 
-// runSandboxed starts this binary again in fresh namespaces.
-func runSandboxed() int {
+// runSandboxed starts this binary again in fresh namespaces and returns its
+// exit status. An interrupt of this process ends the sandbox first.
+func runSandboxed() (int, error) {
 	// The parent-death signal is tied to the thread that starts the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	defer stop()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), sandboxEnv+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -66,15 +90,10 @@ func runSandboxed() int {
 	}
 	err := cmd.Run()
 	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &exit) && exit.Exited():
-		return exit.ExitCode()
-	default:
-		fmt.Fprintln(os.Stderr, "sandbox:", err)
-		return 1
+	if errors.As(err, &exit) && exit.Exited() {
+		return exit.ExitCode(), nil
 	}
+	return 0, err
 }
 
 // enterSandbox is the set-up that process 1 of the namespaces does: nothing it

@@ -130,6 +130,7 @@ func insert(path string) error {
 func serve() error {
 	http.HandleFunc("POST /run", run)
 	http.HandleFunc("POST /blocked", func(http.ResponseWriter, *http.Request) {
+		os.WriteFile("/proc/sys/kernel/printk", []byte("8"), 0)
 		os.WriteFile("/proc/sysrq-trigger", []byte("w"), 0)
 	})
 	http.HandleFunc("POST /poweroff", func(w http.ResponseWriter, _ *http.Request) {

@@ -1,0 +1,274 @@
+// Plan of this file: each file system, exported by a server of its own and
+// mounted by a guest of its own, goes through every read mode, and in every
+// mode through every case. Cases that concern names and attributes run in every
+// mode too, as a mode must not change them; only the slowest, 20,000 names, is
+// spread over the modes: made in the first, listed in each, removed in the last.
+
+package kernel
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"sluice/test/fscheck"
+	"sluice/test/testenv"
+)
+
+// A fileSystem is one column of the matrix.
+type fileSystem struct {
+	name  string
+	dir   func(testing.TB) string
+	big   int64 // size of the large file
+	limit int64 // largest offset for sparse files
+	files int   // names in the large directory
+}
+
+var fileSystems = []fileSystem{
+	{"ext4", testenv.Disk, 1 << 30, 1 << 43, 20000},
+	{"xfs512", func(t testing.TB) string { return testenv.XFS(t, 512) }, 200 << 20, 1 << 44, 2000},
+	{"xfs4096", func(t testing.TB) string { return testenv.XFS(t, 4096) }, 200 << 20, 1 << 44, 2000},
+	{"tmpfs", testenv.Tmpfs, 200 << 20, 1 << 44, 2000},
+}
+
+// A station is a mounted export with all that its cases use.
+type station struct {
+	fs     fileSystem
+	server *testenv.Server
+	guest  *Guest
+	export string // the exported directory, on this machine
+	mnt    string // where the guest sees it
+}
+
+func TestMatrix(t *testing.T) {
+	for _, fs := range fileSystems {
+		t.Run(fs.name, func(t *testing.T) {
+			t.Parallel()
+			s := &station{fs: fs, export: fs.dir(t), mnt: "/mnt/" + fs.name}
+			s.server = testenv.StartServer(t, testenv.ServerConfig{Exports: []testenv.Export{{Dir: s.export}}})
+			s.guest = Boot(t)
+			s.guest.Mount(t, s.server, s.export, s.mnt, "")
+			s.once(t)
+			modes := s.server.Modes()
+			for i, mode := range modes {
+				t.Run(mode, func(t *testing.T) { s.inMode(t, mode, i == 0, i == len(modes)-1) })
+			}
+		})
+	}
+}
+
+// inMode runs all cases in one read mode.
+func (s *station) inMode(t *testing.T, mode string, first, last bool) {
+	if err := s.server.SetReadMode(mode); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		fn   func(*testing.T)
+	}{
+		{"tree", s.tree},
+		{"large file", s.largeFile},
+		{"random reads", s.randomReads},
+		{"fsx", s.fsx},
+		{"open files", func(t *testing.T) { s.guest.Check(t, "openfiles", s.mnt) }},
+		{"exclusive create", func(t *testing.T) { s.guest.Check(t, "exclusive", s.mnt) }},
+		{"links", func(t *testing.T) { s.bothSides(t, "links") }},
+		{"special files", func(t *testing.T) { s.bothSides(t, "nodes") }},
+		{"times", func(t *testing.T) { s.bothSides(t, "times") }},
+		{"sparse file", func(t *testing.T) { s.bothSides(t, "sparse", fmt.Sprint("limit=", s.fs.limit)) }},
+		{"permissions", s.permissions},
+		{"restart", s.restart},
+		{"many names", func(t *testing.T) { s.manyNames(t, first, last) }},
+	} {
+		t.Run(c.name, c.fn)
+	}
+}
+
+// sourceTree is a few hundred source files every machine with Go has.
+func sourceTree(t *testing.T) string {
+	for _, dir := range []string{filepath.Join(runtime.GOROOT(), "src/net"), "/usr/local/go/src/net", "/usr/lib/go/src/net"} {
+		if _, err := os.Stat(dir); err == nil {
+			return dir
+		}
+	}
+	t.Fatal("no Go source tree to copy: GOROOT has none")
+	return ""
+}
+
+// tree copies a source tree with cp and compares the copy from both sides.
+func (s *station) tree(t *testing.T) {
+	src := sourceTree(t)
+	s.guest.Sh(t, "rm -rf %[1]s/tree; cp -a %s %[1]s/tree", s.mnt, src)
+	s.guest.DropCaches(t)
+	s.guest.Check(t, "compare", s.mnt+"/tree", "src="+src)
+	onHost(t, "compare", filepath.Join(s.export, "tree"), "src="+src)
+}
+
+// onHost runs a check on the exported directory itself.
+func onHost(t *testing.T, name, dir string, options ...string) {
+	t.Helper()
+	m := map[string]string{}
+	for _, o := range options {
+		k, v, _ := strings.Cut(o, "=")
+		m[k] = v
+	}
+	if err := fscheck.Run(name, dir, m, t.Output()); err != nil {
+		t.Fatalf("on the exported directory: %v", err)
+	}
+}
+
+// bothSides runs a check of two phases through the mount, then its second
+// phase once more on fresh caches and on the exported directory.
+func (s *station) bothSides(t *testing.T, name string, options ...string) {
+	s.guest.Check(t, name, s.mnt, options...)
+	s.guest.DropCaches(t)
+	verify := append([]string{"phase=verify"}, options...)
+	s.guest.Check(t, name, s.mnt, append(verify, "direct=1")...)
+	onHost(t, name, s.export, verify...)
+}
+
+// largeFile writes a large file through the mount in the first mode and reads
+// it in every mode, both through the client's cache and past it.
+func (s *station) largeFile(t *testing.T) {
+	size := fmt.Sprint("size=", s.fs.big)
+	name := filepath.Join(s.export, "bigfile")
+	if _, err := os.Stat(name); err != nil {
+		s.guest.Check(t, "bigfile", s.mnt, size, "phase=write")
+	}
+	s.guest.DropCaches(t)
+	out := s.guest.Sh(t, "sha256sum %s/bigfile", s.mnt)
+	sum, _, _ := strings.Cut(out, " ")
+	if want := sha256File(t, name); sum != want {
+		t.Fatalf("sha256 through the mount %s, on the exported directory %s", sum, want)
+	}
+	s.guest.Check(t, "bigfile", s.mnt, size, "phase=verify", "direct=1")
+}
+
+func sha256File(t *testing.T, name string) string {
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+func (s *station) randomReads(t *testing.T) {
+	s.guest.Check(t, "randread", s.mnt, "phase=write")
+	onHost(t, "randread", s.export, "phase=verify")
+	s.guest.DropCaches(t)
+	s.guest.Check(t, "randread", s.mnt, "phase=verify", "direct=1", "reads=800")
+	s.guest.Check(t, "randread", s.mnt, "phase=verify", "reads=400", "seed=1")
+	// Cold on the server as well: nothing is in its page cache.
+	evict(t, filepath.Join(s.export, "randread1"))
+	s.guest.Check(t, "randread", s.mnt, "phase=verify", "direct=1", "reads=200")
+}
+
+// evict drops a file from this machine's page cache.
+func evict(t *testing.T, name string) {
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := errors.Join(f.Sync(), fscheck.Forget(f)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *station) fsx(t *testing.T) {
+	s.guest.Check(t, "fsx", s.mnt, "mmap=1", "ops=1000", "seed=1")
+	s.guest.Check(t, "fsx", s.mnt, "direct=1", "ops=1500", "seed=2")
+}
+
+// restart restarts the server below a load, by a crash and in good order; a
+// hard mount must show nothing but a pause.
+func (s *station) restart(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		names string
+		end   func() error
+	}{
+		{"SIGKILL", "names=0", s.server.Kill},
+		{"SIGTERM", "names=1", s.server.Stop},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			done := make(chan error, 1)
+			go func() { done <- s.guest.CheckAs(t, User{}, "load", s.mnt, "seconds=4", c.names) }()
+			for range 2 {
+				pause(1000)
+				if err := errors.Join(c.end(), s.server.Start()); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func (s *station) manyNames(t *testing.T, first, last bool) {
+	files := fmt.Sprint("files=", s.fs.files)
+	if first {
+		s.guest.Check(t, "many", s.mnt, files, "phase=create")
+	}
+	s.guest.DropCaches(t)
+	s.guest.Check(t, "many", s.mnt, files, "phase=list") // READDIRPLUS
+	plain := s.mnt + "-nordirplus"
+	s.guest.Mount(t, s.server, s.export, plain, "nordirplus,nosharecache")
+	s.guest.Check(t, "many", plain, files, "phase=list") // READDIR
+	onHost(t, "many", s.export, files, "phase=list")
+	if last {
+		s.guest.Check(t, "many", s.mnt, files, "phase=remove")
+		if _, err := os.Lstat(filepath.Join(s.export, "many")); !errors.Is(err, os.ErrNotExist) {
+			t.Fatalf("the directory is still there: %v", err)
+		}
+	}
+}
+
+// once runs what has nothing to do with read modes.
+func (s *station) once(t *testing.T) {
+	t.Run("statfs", s.statfs)
+}
+
+// statfs compares the file system's figures from both sides.
+func (s *station) statfs(t *testing.T) {
+	// Total bytes, free bytes, file name limit.
+	out := s.guest.Sh(t, "stat -f -c '%%S %%b %%f %%l %%c' %s", s.mnt)
+	var bsize, blocks, free, namelen, files uint64
+	if _, err := fmt.Sscan(out, &bsize, &blocks, &free, &namelen, &files); err != nil {
+		t.Fatalf("stat -f: %q: %v", out, err)
+	}
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(s.export, &st); err != nil {
+		t.Fatal(err)
+	}
+	const slack = 256 << 20 // others use the disk meanwhile
+	// The client counts in blocks of its own, rounded up.
+	bytes, wantBytes := bsize*blocks, uint64(st.Frsize)*st.Blocks
+	if bytes < wantBytes || bytes >= wantBytes+bsize {
+		t.Errorf("%d bytes in all, want %d", bytes, wantBytes)
+	}
+	got, want := int64(bsize*free), st.Frsize*int64(st.Bfree)
+	if d := got - want; d < -slack || d > slack {
+		t.Errorf("%d bytes free, want %d", got, want)
+	}
+	if namelen != 255 {
+		t.Errorf("names of %d bytes, want 255", namelen)
+	}
+	if s.fs.name == "ext4" && files != st.Files { // XFS and tmpfs make up the number
+		t.Errorf("%d files in all, want %d", files, st.Files)
+	}
+}
