@@ -260,6 +260,7 @@ func benchmarkReply(b *testing.B, path string, conns, size int, splice bool) {
 		go func() {
 			th := e.NewThread()
 			q := &ReadReq{File: f, Count: uint32(size), Splice: splice}
+			iov := make([][]byte, 2)
 			var err error
 			for j := i; j < b.N && err == nil; j += conns {
 				q.Offset = uint64(j*size) % (64<<20 - uint64(size))
@@ -272,24 +273,28 @@ func benchmarkReply(b *testing.B, path string, conns, size int, splice bool) {
 				if err != nil {
 					break
 				}
-				n := 0
-				for n < len(header) && err == nil {
-					var m int
-					if m, err = unix.SendmsgN(sock, header[n:], nil, nil, unix.MSG_MORE); err == unix.EAGAIN {
-						err = block(sock)
-					}
-					n += m
-				}
-				for err == nil && res.Data.Len() > 0 {
-					if data, ok := res.Data.Bytes(); ok {
-						if n, err = unix.Write(sock, data); err == nil {
-							res.Data.Advance(n)
-						}
+				// As rpc does: header and bytes in one call, or the header with
+				// MSG_MORE before a pipe.
+				head := header[:]
+				for err == nil && len(head)+res.Data.Len() > 0 {
+					data, inMemory := res.Data.Bytes()
+					var n int
+					if inMemory {
+						iov[0], iov[1] = head, data
+						n, err = unix.SendmsgBuffers(sock, iov[:], nil, nil, 0)
+					} else if len(head) > 0 {
+						n, err = unix.SendmsgN(sock, head, nil, nil, unix.MSG_MORE)
 					} else {
 						_, err = res.Data.SendTo(sock)
 					}
 					if err == unix.EAGAIN {
 						err = block(sock)
+						continue
+					}
+					h := min(n, len(head))
+					head = head[h:]
+					if inMemory {
+						res.Data.Advance(n - h)
 					}
 				}
 				res.Data.Release()
