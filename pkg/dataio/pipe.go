@@ -254,6 +254,19 @@ func (pp *pipePayload) fill(fd int, off int64, n int) (int, error) {
 	return int(off - start), nil
 }
 
+// current returns the first pipe with bytes in it, giving back those before
+// it; nil when none has any.
+func (pp *pipePayload) current() *pipe {
+	for ; pp.next < pp.end; pp.next++ {
+		pi := pp.pipes[pp.next]
+		if pi.n > 0 {
+			return pi
+		}
+		pp.pool.put(pi)
+	}
+	return nil
+}
+
 // Len returns the bytes left.
 func (pp *pipePayload) Len() int { return pp.left }
 
@@ -261,18 +274,16 @@ func (pp *pipePayload) Len() int { return pp.left }
 func (pp *pipePayload) Bytes() ([]byte, bool) { return nil, false }
 
 // Advance is for payloads in memory only.
-func (pp *pipePayload) Advance(int) { panic("dataio: Advance of a pipe") }
+func (pp *pipePayload) Advance(n int) {
+	if n != 0 {
+		panic("dataio: Advance of a pipe")
+	}
+}
 
 // SendTo moves what the nonblocking socket takes.
 func (pp *pipePayload) SendTo(sock int) (int, error) {
 	total := 0
-	for pp.next < pp.end {
-		pi := pp.pipes[pp.next]
-		if pi.n == 0 {
-			pp.pool.put(pi)
-			pp.next++
-			continue
-		}
+	for pi := pp.current(); pi != nil; pi = pp.current() {
 		flags := unix.SPLICE_F_MOVE | unix.SPLICE_F_NONBLOCK
 		if pi.n < pp.left {
 			flags |= unix.SPLICE_F_MORE
@@ -300,13 +311,7 @@ func (pp *pipePayload) SendTo(sock int) (int, error) {
 // ReadAll reads the bytes left into dst.
 func (pp *pipePayload) ReadAll(dst []byte) (int, error) {
 	total := 0
-	for pp.next < pp.end {
-		pi := pp.pipes[pp.next]
-		if pi.n == 0 {
-			pp.pool.put(pi)
-			pp.next++
-			continue
-		}
+	for pi := pp.current(); pi != nil; pi = pp.current() {
 		m, err := unix.Read(pi.r, dst[total:min(len(dst), total+pi.n)])
 		if err == unix.EINTR {
 			continue

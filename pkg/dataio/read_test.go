@@ -1,3 +1,6 @@
+// READ against a model, in every way on every file system; who serves it, what
+// it leaves in the page cache, and what it tells.
+
 package dataio
 
 import (
@@ -8,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -355,217 +357,6 @@ func TestPageCache(t *testing.T) {
 	}
 }
 
-// TestPools: what happens when buffers and pipes are used up.
-func TestPools(t *testing.T) {
-	p, model := holeyFile(t, t.TempDir(), 8<<20)
-	t.Run("direct", func(t *testing.T) {
-		r := newRig(t, Config{}, filecache.Config{})
-		f := r.file(p)
-		var held []ReadRes
-		q := &ReadReq{File: f, Count: 1 << 20, Mode: Direct, First: true}
-		for {
-			res, err := r.e.Read(r.th, q)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if res.Used != Direct {
-				if !bytes.Equal(r.take(res), model[:1<<20]) {
-					t.Error("wrong bytes")
-				}
-				break
-			}
-			held = append(held, res)
-			if len(held) > 100 {
-				t.Fatal("the pool has no limit")
-			}
-		}
-		st := r.e.Stats()
-		if st.Read["direct"].Fallbacks["no_aligned_buffer"] != 1 || st.DirectBuffers.Denied != 1 || st.DirectBuffers.Bytes > st.DirectBuffers.Limit {
-			t.Errorf("%+v", st)
-		}
-		for _, res := range held {
-			r.take(res)
-		}
-		if _, res := r.read(q); res.Used != Direct {
-			t.Error("not direct although the buffers are back")
-		}
-	})
-	t.Run("plain", func(t *testing.T) {
-		r := newRig(t, Config{BufferBytes: 5 << 20, SpliceMin: -1}, filecache.Config{})
-		f := r.file(p)
-		var held []ReadRes
-		q := &ReadReq{File: f, Count: 1 << 20}
-		for range 4 {
-			res, err := r.e.Read(r.th, q)
-			if err != nil {
-				t.Fatal(err)
-			}
-			held = append(held, res)
-		}
-		q.NoWait = true
-		if _, err := r.e.Read(r.th, q); err != unix.EAGAIN {
-			t.Fatalf("service thread, no buffer: %v", err)
-		}
-		q.NoWait = false
-		if _, err := r.e.Read(r.th, q); err != unix.EMFILE {
-			t.Fatalf("no buffer: %v", err)
-		}
-		// Small ones need none of the pool's.
-		if _, res := r.read(&ReadReq{File: f, Count: 4096}); res.N != 4096 {
-			t.Error(res.N)
-		}
-		for _, res := range held {
-			res.Data.Release()
-		}
-		// Other sizes are made out of the free ones.
-		for range 50 {
-			res, err := r.e.Read(r.th, &ReadReq{File: f, Count: 60 << 10})
-			if err != nil {
-				t.Fatal(err)
-			}
-			held = append(held[:0], res)
-			r.take(res)
-		}
-		if st := r.e.Stats().Buffers; st.Bytes > st.Limit {
-			t.Errorf("%+v", st)
-		}
-	})
-	t.Run("small_twice", func(t *testing.T) {
-		r := newRig(t, Config{}, filecache.Config{})
-		f := r.file(p)
-		a, err := r.e.Read(r.th, &ReadReq{File: f, Count: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := r.e.Read(r.th, &ReadReq{File: f, Offset: 1 << 20, Count: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(r.take(a), model[:100]) || !bytes.Equal(r.take(b), model[1<<20:1<<20+100]) {
-			t.Error("two replies shared a buffer")
-		}
-	})
-	t.Run("trim", func(t *testing.T) {
-		r := newRig(t, Config{}, filecache.Config{})
-		f := r.file(p)
-		hold := func(n int) {
-			var held []ReadRes
-			for range n {
-				for _, q := range []*ReadReq{{File: f, Count: 1 << 20, Splice: true}, {File: f, Count: 1 << 20}, {File: f, Count: 1 << 20, Mode: Direct, First: true}} {
-					res, err := r.e.Read(r.th, q)
-					if err != nil {
-						t.Fatal(err)
-					}
-					held = append(held, res)
-				}
-			}
-			for _, res := range held {
-				r.take(res)
-			}
-		}
-		trim := func() (pipes, plain, direct int) {
-			r.e.pipes.trim()
-			r.e.plain.trim()
-			r.e.direct.trim()
-			st := r.e.Stats()
-			one := int64(1<<20 + classSlack)
-			return st.Pipes.Open, int(st.Buffers.Bytes / one), int(st.DirectBuffers.Bytes / one)
-		}
-		hold(8)
-		if a, b, c := trim(); a != 8 || b != 8 || c != 8 {
-			t.Errorf("in use since the last trim: %d, %d, %d", a, b, c)
-		}
-		hold(2)
-		if a, b, c := trim(); a != 2 || b != 2 || c != 2 {
-			t.Errorf("two in use since the last trim: %d, %d, %d", a, b, c)
-		}
-		if a, b, c := trim(); a != 0 || b != 0 || c != 0 {
-			t.Errorf("none in use since the last trim: %d, %d, %d", a, b, c)
-		}
-		hold(1)
-	})
-	t.Run("pipes", func(t *testing.T) {
-		r := newRig(t, Config{Pipes: 3}, filecache.Config{})
-		f := r.file(p)
-		q := &ReadReq{File: f, Count: 1 << 20, Splice: true}
-		var held []ReadRes
-		for range 4 {
-			res, err := r.e.Read(r.th, q)
-			if err != nil {
-				t.Fatal(err)
-			}
-			held = append(held, res)
-		}
-		if _, inMemory := held[3].Data.Bytes(); !inMemory {
-			t.Error("a fourth pipe")
-		}
-		st := r.e.Stats()
-		if st.Pipes.Open != 3 || st.Pipes.InUse != 3 || st.Read["buffered"].Fallbacks["no_pipe"] != 1 {
-			t.Errorf("%+v", st)
-		}
-		for i, res := range held {
-			if i == 0 {
-				res.Data.Release() // abandoned, full
-				continue
-			}
-			if !bytes.Equal(r.take(res), model[:1<<20]) {
-				t.Error("wrong bytes")
-			}
-		}
-		st = r.e.Stats()
-		if st.Pipes.Open != 2 || st.Pipes.InUse != 0 || st.Pipes.Dropped != 1 {
-			t.Errorf("%+v", st)
-		}
-	})
-	t.Run("no_descriptors", func(t *testing.T) {
-		r := newRig(t, Config{}, filecache.Config{})
-		f := r.file(p)
-		if _, err := f.Reader(); err != nil {
-			t.Fatal(err)
-		}
-		var old unix.Rlimit
-		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-			t.Fatal(err)
-		}
-		low := old
-		low.Cur = 3
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
-			t.Fatal(err)
-		}
-		res, err := r.e.Read(r.th, &ReadReq{File: f, Count: 1 << 20, Splice: true})
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-			t.Fatal(err)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(r.take(res), model[:1<<20]) || r.e.Stats().Read["buffered"].Fallbacks["no_pipe"] != 1 {
-			t.Error("not served by a copy")
-		}
-	})
-}
-
-func TestDoubleReleasePanics(t *testing.T) {
-	p, _ := holeyFile(t, t.TempDir(), 1<<20)
-	for _, q := range []ReadReq{{Count: 4096}, {Count: 100 << 10}, {Count: 512 << 10, Splice: true}, {Count: 4096, Mode: Direct, First: true}} {
-		r := newRig(t, Config{}, filecache.Config{})
-		q.File = r.file(p)
-		res, err := r.e.Read(r.th, &q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res.Data.Release()
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%+v: released twice without a word", q)
-				}
-			}()
-			res.Data.Release()
-		}()
-	}
-}
-
 // TestTruncatedMeanwhile: a file cut short between READ and sending gives what
 // the reply's header promised.
 func TestTruncatedMeanwhile(t *testing.T) {
@@ -591,71 +382,6 @@ func TestTruncatedMeanwhile(t *testing.T) {
 			t.Errorf("%s: after the cut %d bytes", fs, len(got))
 		}
 	}
-}
-
-// TestColdIsPassedOn: a service thread is told so, in every mode, and does not
-// sleep; once warm it is served (direct apart, which always asks the disk).
-// Short copies may succeed: the disk can answer while they look.
-func TestColdIsPassedOn(t *testing.T) {
-	for _, fs := range []string{"disk", "xfs512"} {
-		dir := dirOn(t, fs)
-		p := filepath.Join(dir, "dense")
-		model := bytes.Repeat([]byte("dense "), (6<<20+100)/6+1)[:6<<20+100]
-		if err := os.WriteFile(p, model, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		for _, way := range ways {
-			if way.name == "direct_einval" || way.name == "no_cachestat" {
-				continue
-			}
-			t.Run(fs+"/"+way.name, func(t *testing.T) {
-				r := newRig(t, way.cfg, way.cache)
-				f := r.file(p)
-				for _, n := range []uint32{4096, 64 << 10, 1 << 20} {
-					dropCache(t, p)
-					q := &ReadReq{File: f, Offset: 5 << 20, Count: n, Mode: way.mode, First: !way.later, Splice: way.splice, NoWait: true}
-					res, err := r.e.Read(r.th, q)
-					if err == nil && n <= rawMax {
-						if !bytes.Equal(r.take(res), model[5<<20:5<<20+int(n)]) {
-							t.Error("wrong bytes")
-						}
-					} else if err != unix.EAGAIN {
-						t.Fatalf("cold read of %d: %v", n, err)
-					}
-					dropCache(t, p) // pages that a dontcache read began with go at the next use
-					if err := warmUp(p); err != nil {
-						t.Fatal(err)
-					}
-					res, err = r.e.Read(r.th, q)
-					if way.mode == Direct && !way.later {
-						if err != unix.EAGAIN {
-							t.Fatalf("direct read on a service thread: %v", err)
-						}
-						continue
-					}
-					if err != nil {
-						t.Fatalf("warm read of %d: %v", n, err)
-					}
-					if !bytes.Equal(r.take(res), model[5<<20:5<<20+int(n)]) {
-						t.Error("wrong bytes")
-					}
-					// Across the end of the file, too.
-					q.Offset = 6<<20 - 10
-					if res, err = r.e.Read(r.th, q); err != nil {
-						t.Fatalf("warm read of %d across the end: %v", n, err)
-					}
-					if r.take(res); res.N != 110 {
-						t.Errorf("%d bytes", res.N)
-					}
-				}
-			})
-		}
-	}
-}
-
-func warmUp(path string) error {
-	_, err := os.ReadFile(path)
-	return err
 }
 
 func TestTrace(t *testing.T) {
@@ -700,44 +426,6 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestForeignCredentials: under a caller's credentials that may not write the
-// file, cachestat is refused; the server's own are then used for the question,
-// and only for that.
-func TestForeignCredentials(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can take on another user's credentials")
-	}
-	p, model := holeyFile(t, t.TempDir(), 1<<20)
-	if err := warmUp(p); err != nil {
-		t.Fatal(err)
-	}
-	r := newRig(t, Config{}, filecache.Config{})
-	f := r.file(p)
-	q := &ReadReq{File: f, Count: 1 << 20, Splice: true, NoWait: true}
-	if _, err := f.Reader(); err != nil {
-		t.Fatal(err)
-	}
-	runtime.LockOSThread() // never unlocked: the thread ends with the test's goroutine
-	if err := unix.Setfsuid(12345); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.e.Read(r.th, q); err != unix.EAGAIN {
-		t.Fatalf("without a way to be the server: %v", err)
-	}
-	asked := 0
-	r.th.AsServer = func(f func() error) error {
-		asked++
-		unix.Setfsuid(0)
-		defer unix.Setfsuid(12345)
-		return f()
-	}
-	res, err := r.e.Read(r.th, q)
-	if err != nil || asked != 1 || !bytes.Equal(r.take(res), model) {
-		t.Errorf("%v, asked %d times", err, asked)
-	}
-	unix.Setfsuid(0)
-}
-
 func TestWarmReadsDoNotAllocate(t *testing.T) {
 	p, _ := holeyFile(t, t.TempDir(), 2<<20)
 	if err := warmUp(p); err != nil {
@@ -764,25 +452,6 @@ func TestWarmReadsDoNotAllocate(t *testing.T) {
 			}); got != 0 {
 				t.Errorf("%s, %d bytes: %v allocations", way.name, n, got)
 			}
-		}
-	}
-}
-
-func TestLimits(t *testing.T) {
-	p, _ := holeyFile(t, t.TempDir(), 100)
-	r := newRig(t, Config{}, filecache.Config{})
-	f := r.file(p)
-	if _, err := r.e.Read(r.th, &ReadReq{File: f, Offset: 1 << 63, Count: 1}); err != unix.EINVAL {
-		t.Error(err)
-	}
-	for _, cfg := range []Config{{}, {Cache: r.cache, MaxIO: 100}, {Cache: r.cache, MaxIO: MaxMaxIO + 1}} {
-		if _, err := New(cfg); err == nil {
-			t.Errorf("%+v accepted", cfg)
-		}
-	}
-	for limit, want := range map[uint64]int{0: 4, 128: 8, 1024: 64, 20000: 1024, ^uint64(0): 1024} {
-		if got := PipeBudget(limit); got != want {
-			t.Errorf("PipeBudget(%d) = %d", limit, got)
 		}
 	}
 }

@@ -1,3 +1,6 @@
+// WRITE and COMMIT: against a model, with syncs that fail, and beside direct
+// reads.
+
 package dataio
 
 import (

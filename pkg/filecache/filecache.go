@@ -80,7 +80,7 @@ type Config struct {
 // Cache holds the open files. All methods may be called from any goroutine.
 type Cache struct {
 	cfg    Config
-	lost   func(*File) // see OnWriteError
+	lost   func(*File)   // see OnWriteError
 	open   atomic.Int64  // descriptors held
 	epoch  atomic.Uint64 // counts insertions; stamps idle files
 	fs     sync.Map      // uint64 -> *fsState

@@ -1,3 +1,6 @@
+// Grants spare an access check on every call: who may do what with a file, for
+// as long as the attributes that this was decided on stay the same.
+
 package filecache
 
 import "sync"

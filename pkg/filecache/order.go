@@ -129,12 +129,14 @@ func (f *File) SyncEnd(began uint64, err error, lost bool) error {
 		g.errs.Add(1)
 	}
 	left := g.flights.Add(-1)
+	errs := g.errs.Load()
 	g.mu.RUnlock()
 	if left > 0 {
 		g.mu.Lock() // wait for those I overlapped with
+		errs = g.errs.Load()
 		g.mu.Unlock()
 	}
-	if err == nil && g.errs.Load() != began {
+	if err == nil && errs != began {
 		return unix.EIO
 	}
 	return err

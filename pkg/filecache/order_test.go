@@ -1,3 +1,5 @@
+// The order of writes and direct reads, and the sync gate.
+
 package filecache
 
 import (
