@@ -43,8 +43,11 @@ type Conn struct {
 	// Owned by the thread that has set busy.
 	in    assembly
 	held  *buffer // records that were read but may not run yet
-	nheld int     // their bytes
+	nheld int     // their bytes,
+	ranto int     // and how many of those have run
 	large bool    // the last record was large, so the next may be
+
+	choked atomic.Bool // too much is queued: no slow thread takes its calls; set under mu
 
 	mu       sync.Mutex
 	busy     bool   // a service thread reads it
@@ -52,6 +55,7 @@ type Conn struct {
 	closed   bool   // no longer in the table; waits for busy and sending to end
 	gone     bool   // released
 	eof      bool   // the client has sent its last byte
+	unchoked bool   // tell the slow pool after unlocking
 	draining bool   // shutting down: read no more
 	waiting  bool   // in a queue for memory or for a place on the slow pool
 	stalled  bool   // a limit was hit: read again when half of it is free
@@ -89,9 +93,14 @@ func (c *Conn) unlock() {
 	if last {
 		c.gone = true
 	}
+	kick := c.unchoked
+	c.unchoked = false
 	c.mu.Unlock()
 	if last {
 		c.release()
+	}
+	if kick {
+		c.srv.slow.kick()
 	}
 }
 
@@ -109,6 +118,7 @@ func (c *Conn) shut(reason string) {
 	c.out, c.outSpare = nil, nil
 	c.queued -= n
 	c.srv.queued.Add(-int64(n))
+	c.unchoke()
 }
 
 // close is shut for those who don't hold the lock.
@@ -186,6 +196,13 @@ func (c *Conn) proceed() {
 	c.waiting = false
 	c.rearm()
 	c.unlock()
+}
+
+// isClosed reports that no reply can be sent any more.
+func (c *Conn) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
 }
 
 // callDone ends a call on the slow pool.

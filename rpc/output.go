@@ -70,7 +70,7 @@ func (w *sender) send(fd int, segs []segment) (sent int, rest []segment, err err
 				case err != nil:
 					return sent, segs, err
 				case n <= 0:
-					return sent, segs, syscall.EIO // would go on for ever
+					return sent, segs, unix.EIO // would go on for ever
 				}
 				continue
 			}
@@ -78,6 +78,9 @@ func (w *sender) send(fd int, segs []segment) (sent int, rest []segment, err err
 		n, e := w.gather(fd, segs)
 		if e == unix.EAGAIN {
 			return sent, segs, nil
+		}
+		if e == 0 && n <= 0 {
+			e = unix.EIO // would go on for ever
 		}
 		if e != 0 {
 			return sent, segs, e

@@ -6,6 +6,10 @@
 // is ever read that cannot be stored; when the budget is spent, connections
 // are left unread and queue here for memory that is given back.
 //
+// What is read but cannot run yet gets at most three quarters. The last quarter
+// is for calls on the slow pool alone: they end by themselves, so that there
+// is always something to wait for.
+//
 // Buffers come in a few sizes and are kept for reuse. Large ones are mapped
 // outside the collector's heap: they neither feed nor pace it, they go back to
 // the system at once, and a page that no client filled is never backed.
@@ -13,6 +17,7 @@
 package rpc
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -48,8 +53,9 @@ type pool struct {
 	idle    int64 // bytes in the free lists
 	closed  bool
 
-	waiters []*Conn
-	waiting atomic.Int32 // len(waiters)
+	toRead  []*Conn      // waiting for a pocket full
+	toRun   []*Conn      // waiting to hand a call to the slow pool
+	waiting atomic.Int32 // how many they are
 
 	poison bool // tests: overwrite what is given back
 }
@@ -81,9 +87,11 @@ func (p *pool) class(n int) int {
 	panic("rpc: a buffer larger than any record was asked for")
 }
 
-// take moves n bytes of the budget to the caller.
-func (p *pool) take(n int64) bool {
-	if p.used.Add(n) <= p.limit {
+// fill moves n bytes of the budget to a thread's pocket.
+func (p *pool) fill(n int64) bool { return p.take(n, p.limit-p.limit/4) }
+
+func (p *pool) take(n, limit int64) bool {
+	if p.used.Add(n) <= limit {
 		return true
 	}
 	p.giveBack(n)
@@ -97,11 +105,11 @@ func (p *pool) giveBack(n int64) {
 	}
 }
 
-// get returns a buffer of at least n bytes, paid from the budget; nil when
-// that is spent.
+// get returns a buffer of at least n bytes for a call on the slow pool; nil
+// when the budget is spent.
 func (p *pool) get(n int) *buffer {
 	i := p.class(n)
-	if !p.take(int64(p.classes[i].size)) {
+	if !p.take(int64(p.classes[i].size), p.limit) {
 		return nil
 	}
 	return p.issue(i)
@@ -214,28 +222,39 @@ func (p *pool) close() {
 	p.trim()
 }
 
-// await queues c for memory; c.waiting is set and c's lock held. It reports
-// false when there is memory after all.
-func (p *pool) await(c *Conn) bool {
+// await queues c for memory, to be read or to have a call run. c.waiting is
+// set and c's lock held. It reports false when there is memory after all.
+func (p *pool) await(c *Conn, toRun bool) bool {
 	p.mu.Lock()
-	p.waiters = append(p.waiters, c)
-	p.waiting.Store(int32(len(p.waiters)))
+	if toRun {
+		p.toRun = append(p.toRun, c)
+	} else {
+		p.toRead = append(p.toRead, c)
+	}
+	p.waiting.Add(1)
 	p.mu.Unlock()
 	// Whoever gave memory back before it could see this waiter has made
 	// room by now.
-	if p.used.Load()+p.pocket <= p.limit && p.remove(c) {
+	if read, run := p.room(); (toRun && run || !toRun && read > 0) && p.remove(c) {
 		return false
 	}
 	return true
 }
 
+// room is how many pockets could be filled, and whether any call could be
+// copied.
+func (p *pool) room() (read int64, run bool) {
+	used := p.used.Load()
+	return max(0, p.limit-p.limit/4-used) / p.pocket, used+int64(p.classes[len(p.classes)-1].size) <= p.limit
+}
+
 func (p *pool) remove(c *Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, w := range p.waiters {
-		if w == c {
-			p.waiters = append(p.waiters[:i], p.waiters[i+1:]...)
-			p.waiting.Store(int32(len(p.waiters)))
+	for _, l := range []*[]*Conn{&p.toRead, &p.toRun} {
+		if i := slices.Index(*l, c); i >= 0 {
+			*l = slices.Delete(*l, i, i+1)
+			p.waiting.Add(-1)
 			return true
 		}
 	}
@@ -245,19 +264,21 @@ func (p *pool) remove(c *Conn) bool {
 // wake lets those connections that have waited longest try again, as many as
 // there is room for. No connection's lock may be held.
 func (p *pool) wake() {
-	room := (p.limit - p.used.Load()) / p.pocket
-	for ; room > 0; room-- {
-		p.mu.Lock()
-		var c *Conn
-		if len(p.waiters) > 0 {
-			c = p.waiters[0]
-			p.waiters = append(p.waiters[:0], p.waiters[1:]...)
-			p.waiting.Store(int32(len(p.waiters)))
-		}
-		p.mu.Unlock()
-		if c == nil {
-			return
-		}
+	read, run := p.room()
+	var first [8]*Conn
+	list := first[:0]
+	p.mu.Lock()
+	if n := min(int(read), len(p.toRead)); n > 0 {
+		list = append(list, p.toRead[:n]...)
+		p.toRead = slices.Delete(p.toRead, 0, n)
+	}
+	if run && len(p.toRun) > 0 {
+		list = append(list, p.toRun[0])
+		p.toRun = slices.Delete(p.toRun, 0, 1)
+	}
+	p.waiting.Add(-int32(len(list)))
+	p.mu.Unlock()
+	for _, c := range list {
 		c.proceed()
 	}
 }

@@ -16,6 +16,7 @@ package rpc
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -23,6 +24,7 @@ import (
 const (
 	cacheShards = 16
 	cacheSum    = 256 // bytes of the arguments in the checksum
+	maxAwaiting = 4   // connections that get the answer to a running call too
 )
 
 type cacheKey struct {
@@ -55,7 +57,7 @@ type cacheShard struct {
 	replies  []byte
 	newest   int32
 	oldest   int32
-	awaiting map[int32]*Conn // where the answer to a running entry goes too
+	awaiting map[int32][]*Conn // where copies of running calls came from, at most maxAwaiting each
 	_        [64]byte
 }
 
@@ -141,9 +143,11 @@ func (r *replyCache) begin(c *Conn, k *cacheKey, now int64, dst []byte) ([]byte,
 		switch {
 		case e.state == cacheRunning:
 			if s.awaiting == nil {
-				s.awaiting = make(map[int32]*Conn)
+				s.awaiting = make(map[int32][]*Conn)
 			}
-			s.awaiting[i] = c
+			if l := s.awaiting[i]; len(l) < maxAwaiting && !slices.Contains(l, c) {
+				s.awaiting[i] = append(l, c)
+			}
 			r.running.Add(1)
 			return dst, answerDropped, cacheRef{}
 		case e.state == cacheDone && now-e.when <= r.age:
@@ -221,29 +225,26 @@ func (s *cacheShard) unlink(i int32) {
 	}
 }
 
-// finish keeps the reply to a call. It returns another connection that waits
-// for it, if any.
-func (f cacheRef) finish(c *Conn, reply []byte, now int64) *Conn {
+// finish keeps the reply to a call. It returns the connections that copies of
+// it came from; the call's own may be among them.
+func (f cacheRef) finish(reply []byte, now int64) []*Conn {
 	s := &f.cache.shards[f.shard]
 	s.mu.Lock()
 	e := &s.entries[f.entry]
 	e.state, e.when, e.size = cacheDone, now, uint16(len(reply))
 	copy(s.replies[f.entry*MaxCachedReply:][:MaxCachedReply], reply)
-	other := s.waiter(f.entry)
+	others := s.waiters(f.entry)
 	s.mu.Unlock()
-	if other == c {
-		return nil
-	}
-	return other
+	return others
 }
 
-func (s *cacheShard) waiter(i int32) *Conn {
+func (s *cacheShard) waiters(i int32) []*Conn {
 	if len(s.awaiting) == 0 {
 		return nil
 	}
-	c := s.awaiting[i]
+	l := s.awaiting[i]
 	delete(s.awaiting, i)
-	return c
+	return l
 }
 
 // forget ends a call without an answer that could be kept. The entry becomes
@@ -253,7 +254,7 @@ func (f cacheRef) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := f.entry
-	s.waiter(i)
+	s.waiters(i)
 	s.unchain(i, f.cache)
 	s.entries[i].state = cacheFree
 	if s.oldest == i {

@@ -128,34 +128,72 @@ func (t *service) serve(c *Conn, events uint32) {
 
 // round reads once and serves what came. It reports whether to go on at once.
 func (t *service) round(c *Conn) bool {
-	s := t.srv
-	t.calls = t.calls[:0]
-	held, full := c.held, true
-	var in []byte
-	if held != nil {
-		in = held.b[:c.nheld]
-		c.held = nil
-	} else {
-		var ok bool
-		if in, full, ok = t.read(c); !ok {
-			return false
-		}
+	if c.held != nil {
+		return t.resume(c)
 	}
-	now := s.Now()
-	more, ok := true, true
-	for more && ok {
+	t.calls = t.calls[:0]
+	in, full, ok := t.read(c)
+	now := t.srv.Now()
+	for more := ok; more && ok; {
 		var err error
-		in, err = t.split(c, in, held != nil)
+		in, err = t.split(c, in)
 		more = len(in) > 0 && err == nil
-		ok = t.burst(c, in, now)
-		if err != nil {
+		order, sane := t.group()
+		n, going := t.burst(c, order, now)
+		switch {
+		case err != nil:
 			c.close(err.Error())
 			ok = false
+		case !sane:
+			c.close("not an RPC call")
+			ok = false
+		case !going:
+			t.hold(c, order[n:], in)
+			ok = false
 		}
-		t.calls = t.calls[:0]
+		t.release()
 	}
-	s.pool.put(held)
 	return ok && full
+}
+
+// resume serves what is held, in the order of arrival and without need of
+// memory: what cannot run yet stays where it is.
+func (t *service) resume(c *Conn) bool {
+	b := c.held
+	now, ok := t.srv.Now(), true
+	for ok && c.ranto < c.nheld {
+		at, order := c.ranto, t.order[:0]
+		for at < c.nheld && len(t.calls) < maxBurst {
+			body, n, err := whole(b.b[at:c.nheld], t.srv.cfg.MaxRecord)
+			if n == 0 || err != nil {
+				panic("rpc: what is held is not whole records")
+			}
+			order = append(order, len(t.calls))
+			t.calls = append(t.calls, incoming{body: body})
+			t.srv.look(&t.calls[len(t.calls)-1])
+			at += n
+		}
+		n, going := t.burst(c, order, now)
+		for i := range n {
+			c.ranto += 4 + len(t.calls[i].body)
+		}
+		t.release()
+		ok = going
+	}
+	if c.ranto == c.nheld {
+		c.held, c.nheld, c.ranto = nil, 0, 0
+		t.srv.pool.put(b)
+	}
+	return ok
+}
+
+// release ends the life of t.calls.
+func (t *service) release() {
+	for i := range t.calls {
+		t.srv.pool.put(t.calls[i].buf)
+		t.calls[i] = incoming{}
+	}
+	t.calls = t.calls[:0]
 }
 
 // read reads from the socket: the rest of an incomplete record to where it
@@ -211,13 +249,13 @@ func (t *service) read(c *Conn) (in []byte, full, ok bool) {
 // some and returns false, unless c can finish a record without.
 func (t *service) refill(c *Conn) bool {
 	p := t.srv.pool
-	for !p.take(p.pocket - t.pocket) {
+	for !p.fill(p.pocket - t.pocket) {
 		if c.in.left > 0 && c.in.last {
 			return true
 		}
 		c.mu.Lock()
 		c.waiting = true
-		wait := p.await(c)
+		wait := p.await(c, false)
 		if !wait {
 			c.waiting = false
 		}
@@ -239,11 +277,11 @@ func (t *service) complete(c *Conn) {
 
 // split makes calls of the records in in, until there are maxBurst, and
 // returns what it has not looked at. An incomplete record at the end moves to
-// c.in. Held bytes precede what c.in has, and are whole records then.
-func (t *service) split(c *Conn, in []byte, held bool) ([]byte, error) {
+// c.in.
+func (t *service) split(c *Conn, in []byte) ([]byte, error) {
 	p, limit := t.srv.pool, t.srv.cfg.MaxRecord
 	for len(in) > 0 && len(t.calls) < maxBurst {
-		if c.in.active() && !held {
+		if c.in.active() {
 			n, done, err := c.in.feed(in, p, &t.pocket, limit)
 			if err != nil {
 				return nil, err
@@ -259,9 +297,6 @@ func (t *service) split(c *Conn, in []byte, held bool) ([]byte, error) {
 			return nil, err
 		}
 		if n == 0 {
-			if c.in.active() {
-				panic("rpc: half a record was held before another")
-			}
 			_, _, err = c.in.feed(in, p, &t.pocket, limit)
 			c.large = c.in.left+c.in.got >= largeFrom
 			return nil, err
@@ -273,57 +308,47 @@ func (t *service) split(c *Conn, in []byte, held bool) ([]byte, error) {
 	return in, nil
 }
 
-// burst serves t.calls; rest is what was read after them. It returns false
-// when the connection may not go on, after keeping for later what was not served.
-func (t *service) burst(c *Conn, rest []byte, now int64) bool {
+// burst serves t.calls in the given order and sends the replies. It returns
+// how many were served, and false when the connection may not go on.
+func (t *service) burst(c *Conn, order []int, now int64) (n int, going bool) {
 	s := t.srv
-	ok, ran := true, 0
-	order := t.group()
-	for k, i := range order {
-		p := &t.calls[i]
-		if p.head.fault == faultNotCall {
-			c.close("not an RPC call")
-			ok = false
-			break
-		}
+	going = true
+	for n < len(order) && going {
+		p := &t.calls[order[n]]
 		t.started.Store(s.Now())
 		if t.worker.run(c, p, now, false) && !s.slow.submit(c, p, now) {
-			t.hold(c, order[k:], rest)
-			ok = false
+			if p.cache.cache != nil {
+				p.cache.forget() // it will be looked up again
+				p.cache = cacheRef{}
+			}
+			going = false
 			break
 		}
-		ran++
+		n++
 		if t.enc.Len() >= flushOut && (len(t.enc.Bytes()) >= flushOut || t.enc.Len() >= flushData) {
-			if queued := t.flush(c); queued > 0 && queued > s.queueLimit() {
-				t.hold(c, order[k+1:], rest)
-				ok = false
-				break
-			}
+			queued := t.flush(c)
+			going = queued == 0 || queued <= s.queueLimit()
 		}
 		if t.doomed {
-			t.hold(c, order[k+1:], rest)
-			ok = false
-			break
+			going = false
 		}
 	}
 	t.started.Store(0)
-	if queued := t.flush(c); queued > 0 && queued > s.queueLimit() && ok {
-		t.hold(c, nil, rest)
-		ok = false
+	c.calls.Add(uint64(n))
+	if queued := t.flush(c); queued > s.queueLimit() {
+		going = false
 	}
-	c.calls.Add(uint64(ran))
-	for i := range t.calls {
-		s.pool.put(t.calls[i].buf)
-		t.calls[i].buf = nil
+	if !going {
+		c.mu.Lock()
+		c.stalled = true
+		c.mu.Unlock()
 	}
-	return ok
+	return n, going
 }
 
-// hold keeps calls and bytes for when the connection may go on.
+// hold keeps calls and bytes for when the connection may go on: whole records
+// of one fragment each, and an incomplete one in c.in.
 func (t *service) hold(c *Conn, order []int, rest []byte) {
-	c.mu.Lock()
-	c.stalled = true
-	c.mu.Unlock()
 	n := len(rest)
 	for _, i := range order {
 		n += 4 + len(t.calls[i].body)
@@ -333,29 +358,51 @@ func (t *service) hold(c *Conn, order []int, rest []byte) {
 	}
 	b := t.srv.pool.getFrom(&t.pocket, n)
 	at := 0
-	for _, i := range order {
-		p := &t.calls[i]
-		binary.BigEndian.PutUint32(b.b[at:], lastFragment|uint32(len(p.body)))
+	keep := func(body []byte) {
+		binary.BigEndian.PutUint32(b.b[at:], lastFragment|uint32(len(body)))
 		at += 4
-		at += copy(b.b[at:], p.body)
-		if p.cache.cache != nil {
-			p.cache.forget() // it will be looked up again
-			p.cache = cacheRef{}
-		}
+		at += copy(b.b[at:], body)
 	}
-	copy(b.b[at:], rest)
-	c.held, c.nheld = b, n
+	for _, i := range order {
+		keep(t.calls[i].body)
+	}
+	limit := t.srv.cfg.MaxRecord
+	for len(rest) > 0 {
+		body, n, err := whole(rest, limit)
+		if err == nil && n == 0 {
+			_, _, err = c.in.feed(rest, t.srv.pool, &t.pocket, limit)
+			n = len(rest)
+		} else if err == nil {
+			keep(body)
+		}
+		if err != nil {
+			c.close(err.Error())
+			break
+		}
+		rest = rest[n:]
+	}
+	if at == 0 {
+		t.srv.pool.put(b)
+		return
+	}
+	c.held, c.nheld, c.ranto = b, at, 0
 }
 
 // group decodes the calls' headers and puts the calls in order: those of one
 // caller together, each caller's in the order of arrival, and first those of
-// the caller that this thread served last.
-func (t *service) group() []int {
+// the caller that this thread served last. It is not sane if the client sent
+// something that is not a call; what comes after that is left out.
+func (t *service) group() (order []int, sane bool) {
 	order, calls := t.order[:0], t.calls
 	groups := 0
+	sane = true
 	for i := range calls {
 		p := &calls[i]
 		t.srv.look(p)
+		if p.head.fault == faultNotCall {
+			calls, sane = calls[:i], false
+			break
+		}
 		p.group = -1
 		for j := i - 1; j >= 0; j-- {
 			if sameCaller(&calls[j].head, &p.head) {
@@ -370,7 +417,7 @@ func (t *service) group() []int {
 	}
 	switch {
 	case len(calls) == 0:
-		return order
+		return order, sane
 	case groups == 1:
 		for i := range calls {
 			order = append(order, i)
@@ -392,7 +439,7 @@ func (t *service) group() []int {
 		}
 	}
 	t.lastCaller = append(t.lastCaller[:0], calls[order[len(order)-1]].head.identity...)
-	return order
+	return order, sane
 }
 
 func sameCaller(a, b *header) bool {

@@ -5,8 +5,9 @@
 // wait in a queue of their connection, and connections take turns. A
 // connection may run as many calls as there are free threads, at most
 // SlowPerConn: alone it gets half of the pool, the next one half of the rest,
-// and a newcomer always finds a thread. The queues together are bounded; when
-// they are full, connections are not read until there is room.
+// and a newcomer always finds a thread. One that does not take its replies
+// gets none. The queues together are bounded; when they are full, connections
+// are not read until there is room.
 
 package rpc
 
@@ -81,7 +82,7 @@ func (s *slowPool) submit(c *Conn, p *incoming, arrived int64) bool {
 			c.mu.Lock()
 			c.inflight--
 			c.waiting = true
-			if !s.srv.pool.await(c) {
+			if !s.srv.pool.await(c, true) {
 				c.waiting = false
 			}
 			c.mu.Unlock()
@@ -174,7 +175,7 @@ func (s *slowPool) muster() (start bool) {
 func (s *slowPool) pick(take bool) *lane {
 	limit := min(max(s.srv.cfg.SlowThreads-s.running, 1), s.srv.cfg.SlowPerConn)
 	for i, l := range s.ready {
-		if l.running < limit {
+		if l.running < limit && !l.c.choked.Load() {
 			if take {
 				copy(s.ready[i:], s.ready[i+1:])
 				s.ready[len(s.ready)-1] = nil
@@ -185,6 +186,17 @@ func (s *slowPool) pick(take bool) *lane {
 		}
 	}
 	return nil
+}
+
+// kick is called when a connection's calls may run again.
+func (s *slowPool) kick() {
+	s.mu.Lock()
+	start := s.queued > 0 && s.muster()
+	s.mu.Unlock()
+	if start {
+		s.done.Add(1)
+		go s.thread()
+	}
 }
 
 // thread is one slow thread.
@@ -204,8 +216,14 @@ func (s *slowPool) thread() {
 			break
 		}
 		c := l.c
-		w.run(c, &sc.in, sc.arrived, true)
-		w.flush(c)
+		if c.isClosed() { // no answer can reach the client: it will ask again
+			if sc.in.cache.cache != nil {
+				sc.in.cache.forget()
+			}
+		} else {
+			w.run(c, &sc.in, sc.arrived, true)
+			w.flush(c)
+		}
 		s.srv.pool.put(sc.in.buf)
 		s.finished(l, sc)
 		c.callDone()

@@ -199,10 +199,12 @@ func (w *worker) settle(c *Conn, p *incoming, reply []byte, keep bool) {
 		ref.forget()
 		return
 	}
-	if other := ref.finish(c, reply, w.srv.Now()); other != nil {
-		var e xdr.Encoder
-		e.Reset(append([]byte(nil), reply...))
-		other.transmit(new(sender), &e)
+	for _, other := range ref.finish(reply, w.srv.Now()) {
+		if other != c {
+			var e xdr.Encoder
+			e.Reset(append([]byte(nil), reply...))
+			other.transmit(new(sender), &e)
+		}
 	}
 }
 
