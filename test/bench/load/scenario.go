@@ -287,6 +287,9 @@ func nullCall(fd int) error {
 	var r [atStatus]byte
 	for n := 0; n < len(r); {
 		k, err := unix.Read(fd, r[n:])
+		if err == unix.EINTR {
+			continue
+		}
 		if err != nil {
 			return err
 		}

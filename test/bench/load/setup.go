@@ -76,7 +76,21 @@ func connect(fd int, c *Config, to *unix.SockaddrInet4) error {
 			return fmt.Errorf("no source port below 1024: %w", err)
 		}
 	}
-	return unix.Connect(fd, to)
+	err := unix.Connect(fd, to)
+	if err != unix.EINTR {
+		return err
+	}
+	// An interrupted connect goes on by itself: wait for its end.
+	for {
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, -1); err != unix.EINTR {
+			break
+		}
+	}
+	e, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err == nil && e != 0 {
+		err = unix.Errno(e)
+	}
+	return err
 }
 
 func (c *client) close() { c.c.Close() }
