@@ -46,13 +46,16 @@ func (th *Thread) initCreds() error {
 		}
 		groups = nil
 	}
-	th.kept = kept{uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()), n: len(groups)}
+	uid, _, _ := unix.RawSyscall(unix.SYS_SETFSUID, setfsQuery, 0, 0)
+	gid, _, _ := unix.RawSyscall(unix.SYS_SETFSGID, setfsQuery, 0, 0)
+	th.kept = kept{uid: uint32(uid), gid: uint32(gid), n: len(groups)}
 	for i, g := range groups {
 		th.kept.groups[i] = uint32(g)
 	}
-	if th.kept.uid != 0 {
-		return fmt.Errorf("the server runs as uid %d: run it as root (it acts under its callers' ids)", th.kept.uid)
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("the server runs as uid %d: run it as root (it acts under its callers' ids)", os.Geteuid())
 	}
+	th.asServer()
 	th.verify()
 	return nil
 }

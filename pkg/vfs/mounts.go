@@ -204,8 +204,8 @@ func (t *tree) setRoot(m *fsMount, s source, err error) {
 }
 
 // open makes an fsMount of an O_PATH descriptor's mount. isRoot: it is the export's directory itself.
-func (t *tree) open(pathFD int, isRoot bool) (m *fsMount, err error) {
-	m = &fsMount{tree: t, fd: -1, treeFD: -1, cacheFS: t.ns.nextFS.Add(1)}
+func (t *tree) open(pathFD int, isRoot bool) (_ *fsMount, err error) {
+	m := &fsMount{tree: t, fd: -1, treeFD: -1, cacheFS: t.ns.nextFS.Add(1)}
 	defer func() {
 		if err != nil && m.fd >= 0 {
 			m.close()

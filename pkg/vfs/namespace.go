@@ -309,33 +309,17 @@ func (n *Namespace) rebuildAliases() {
 	n.aliases.Store(&byDev)
 }
 
-// ExportStatus is one export as the administrator sees it.
-type ExportStatus struct {
-	Export *exports.Export `json:"export"`
-	Served bool            `json:"served"`
-	Reason string          `json:"reason,omitempty"` // why not
-	Mounts int             `json:"mounts"`           // file systems open below it, its own included
-}
-
-// Exports lists the exports in force.
-func (n *Namespace) Exports() []ExportStatus {
-	t := n.table.Load()
-	var list []ExportStatus
-	for _, e := range t.set.Exports() {
-		tr := t.byPath[e.Path].tree
-		s := ExportStatus{Export: e}
-		tr.mu.Lock()
-		if tbl := tr.tbl.Load(); tbl != nil {
-			s.Mounts = len(tbl.all)
+// Problems says, by path, why exports are not served at the moment.
+func (n *Namespace) Problems() map[string]string {
+	m := map[string]string{}
+	for _, x := range n.table.Load().all {
+		x.tree.mu.Lock()
+		if x.tree.err != nil {
+			m[x.cfg.Path] = x.tree.err.Error()
 		}
-		s.Served = s.Mounts > 0
-		if tr.err != nil {
-			s.Reason = tr.err.Error()
-		}
-		tr.mu.Unlock()
-		list = append(list, s)
+		x.tree.mu.Unlock()
 	}
-	return list
+	return m
 }
 
 // Set returns the exports in force.

@@ -36,6 +36,8 @@ type Thread struct {
 	key    filecache.Key
 	groups [MaxGroups]uint32
 	recent recentReads
+	rq     dataio.ReadReq  // here, since what a pointer leads to would be allocated
+	wq     dataio.WriteReq // per call
 	dirbuf []byte
 	entry  DirEntry
 }

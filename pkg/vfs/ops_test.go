@@ -322,7 +322,10 @@ func TestReadOnly(t *testing.T) {
 			},
 			"mkdir":   func(v *View, dir, f Node) error { _, _, err := v.Mkdir(dir, name, &SetAttr{}); return err },
 			"symlink": func(v *View, dir, f Node) error { _, _, err := v.Symlink(dir, name, name, &SetAttr{}); return err },
-			"mknod":   func(v *View, dir, f Node) error { _, _, err := v.Mknod(dir, name, TypeFifo, 0, 0, &SetAttr{}); return err },
+			"mknod": func(v *View, dir, f Node) error {
+				_, _, err := v.Mknod(dir, name, TypeFifo, 0, 0, &SetAttr{})
+				return err
+			},
 			"link":    func(v *View, dir, f Node) error { _, _, err := v.Link(f, dir, name); return err },
 			"remove":  func(v *View, dir, f Node) error { _, err := v.Remove(dir, []byte("f")); return err },
 			"rmdir":   func(v *View, dir, f Node) error { _, err := v.Rmdir(dir, []byte("dir")); return err },

@@ -164,7 +164,7 @@ func (u *user) do(fh []byte, f func(v *View, n Node) error) error {
 func (u *user) lookup(dir []byte, name string) (fh []byte, a Attr, err error) {
 	err = u.do(dir, func(v *View, n Node) error {
 		e, da, err := v.Lookup(n, []byte(name))
-		if !da.Valid() && err != ErrStale {
+		if !da.Valid() && err != ErrStale && err != ErrWouldBlock {
 			panic("lookup without the directory's attributes")
 		}
 		fh, a = append([]byte(nil), e.Handle.Bytes()...), e.Attr
@@ -312,6 +312,28 @@ func mountFS(t testing.TB, source, dir, fstype string, flags uintptr, data strin
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 }
 
+// ext4Dir mounts a new ext4 that lies in memory, so that tests with many files don't depend on how busy the disk is.
+func ext4Dir(t testing.TB, size int64) string {
+	t.Helper()
+	needRoot(t)
+	needTool(t, "mkfs.ext4", "losetup")
+	d := t.TempDir()
+	image, at := filepath.Join(d, "tmpfs", "image"), filepath.Join(d, "mnt")
+	mountFS(t, "tmpfs", filepath.Join(d, "tmpfs"), "tmpfs", 0, "")
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, size); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, "mkfs.ext4", "-q", "-N", "25000", "-E", "lazy_itable_init=0", image)
+	mountFS(t, loopImage(t, image), at, "ext4", 0, "")
+	if err := os.Chmod(at, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
 func exists(parts ...string) bool {
 	_, err := os.Lstat(filepath.Join(parts...))
 	return err == nil
@@ -324,4 +346,50 @@ func openFDs(t testing.TB) int {
 		t.Fatal(err)
 	}
 	return len(d)
+}
+
+func lockForGood() { runtime.LockOSThread() }
+
+// newThread makes a second thread state on the calling, locked thread; of two such only one may run calls at a time.
+func (b *bench) newThread() *Thread {
+	th, err := b.ns.NewThread()
+	if err != nil {
+		panic(err)
+	}
+	return th
+}
+
+// restart replaces the namespace and the cache with new ones over the same exports, as a new process would have.
+// Threads of the old one must not be used any more, but may be closed.
+func (b *bench) restart() {
+	set, cfg := b.ns.Set(), b.ns.cfg
+	b.ns.Close()
+	b.cache.Close()
+	cfg.Exports = set
+	b.cache = filecache.New(filecache.Config{Budget: 2000})
+	cfg.Cache = b.cache
+	eng, err := dataio.New(dataio.Config{Cache: b.cache})
+	if err != nil {
+		panic(err)
+	}
+	old := b.eng
+	b.t.Cleanup(func() { old.Close() })
+	b.eng, cfg.Engine = eng, eng
+	if b.ns, err = New(cfg); err != nil {
+		panic(err)
+	}
+}
+
+func smallCache() *filecache.Cache { return filecache.New(filecache.Config{Budget: 16}) }
+
+// remake makes a namespace anew with another configuration.
+func (b *bench) remake(cfg Config) {
+	var err error
+	if b.eng, err = dataio.New(dataio.Config{Cache: cfg.Cache}); err != nil {
+		b.t.Fatal(err)
+	}
+	cfg.Engine = b.eng
+	if b.ns, err = New(cfg); err != nil {
+		b.t.Fatal(err)
+	}
 }

@@ -132,13 +132,14 @@ func (th *Thread) mknod(fd uintptr, mode uint32, dev uint64) unix.Errno {
 // on file systems without extended attributes, and the client sets the times next anyway (RFC 1813 3.3.8). Of each half
 // the top bit is lost, as there.
 func (v *View) Create(dir Node, name []byte, how CreateHow, verf [8]byte, s *SetAttr) (Entry, Change, error) {
-	mode, extra := modeOf(s), (*SetAttr)(nil)
+	var mode uint32
+	var extra *SetAttr
 	if how == Exclusive {
-		mode, extra = 0, &SetAttr{AtimeHow: TimeClient, MtimeHow: TimeClient,
+		extra = &SetAttr{AtimeHow: TimeClient, MtimeHow: TimeClient,
 			Mtime: Time{Sec: int64(binary.BigEndian.Uint32(verf[:4]) & math.MaxInt32)},
 			Atime: Time{Sec: int64(binary.BigEndian.Uint32(verf[4:]) & math.MaxInt32)}}
 	} else {
-		extra = v.extras(s)
+		mode, extra = modeOf(s), v.extras(s)
 		if extra.SetSize && extra.Size == 0 {
 			extra.SetSize = false
 		}

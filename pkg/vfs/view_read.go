@@ -52,13 +52,13 @@ func (v *View) Read(n Node, off uint64, count uint32) (r ReadResult, err error) 
 	}
 	var res dataio.ReadRes
 	if count > 0 {
-		q := dataio.ReadReq{
+		th.rq = dataio.ReadReq{
 			File: n.f, Offset: off, Count: count,
 			Mode: v.ns.cfg.Modes.Read(v.exp.mode), First: true,
 			Splice: v.c.Splice, NoWait: !v.c.MayBlock,
 			XID: v.c.XID, Client: v.c.Addr, Export: v.exp.cfg.Path,
 		}
-		if res, err = v.ns.cfg.Engine.Read(th.data, &q); err != nil {
+		if res, err = v.ns.cfg.Engine.Read(th.data, &th.rq); err != nil {
 			return r, v.dataError(n, err)
 		}
 	}

@@ -50,12 +50,12 @@ func (v *View) Write(n Node, off uint64, data []byte, stable uint32) (w WriteRes
 	}
 	v.become()
 	start := nanotime()
-	q := dataio.WriteReq{
+	th.wq = dataio.WriteReq{
 		File: n.f, Offset: off, Data: data, Stable: stable,
 		Mode: v.ns.cfg.Modes.Write(v.exp.mode), NoWait: !v.c.MayBlock,
 		XID: v.c.XID, Client: v.c.Addr, Export: v.exp.cfg.Path,
 	}
-	w.N, w.Committed, w.Verf, err = v.ns.cfg.Engine.Write(th.data, &q)
+	w.N, w.Committed, w.Verf, err = v.ns.cfg.Engine.Write(th.data, &th.wq)
 	if !v.c.MayBlock {
 		n.m.gate.done(th, start)
 	}
