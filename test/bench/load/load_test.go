@@ -42,7 +42,7 @@ func TestEveryOperation(t *testing.T) {
 		c := startFake(t, f)
 		c.Verify = true
 		for _, op := range Ops {
-			for _, size := range []int{1, 4096, 1 << 20} {
+			for _, size := range []int{1, 4096, 100 << 10} {
 				if !moves(op) && size != 4096 {
 					continue
 				}
@@ -172,7 +172,7 @@ func TestScenarios(t *testing.T) {
 	}
 
 	s := c
-	s.Size, s.Conns, s.Depth = 1<<20, 3, 8
+	s.Size, s.Conns, s.Depth = 256<<10, 3, 8
 	sr, err := Stall(s)
 	if err != nil || sr.Resumed != 3 || sr.Dropped != 0 || sr.ResumedErr != "" || sr.Beside.Calls == 0 {
 		t.Errorf("stall: %+v, %v", sr, err)
