@@ -224,10 +224,10 @@ func inside(o *options, rows []row) error {
 	}
 	start := time.Now()
 	b, err := newBench(o)
+	defer b.close()
 	if err != nil {
 		return err
 	}
-	defer b.close()
 	for _, r := range rows {
 		fmt.Fprintf(os.Stderr, "%s\n", r.work)
 		for _, out := range r.run(b, r) {

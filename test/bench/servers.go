@@ -52,7 +52,7 @@ type bench struct {
 	work     string // directory on the disk; data/ below it is exported
 	data     string
 	ganesha  *server // nil without -peer
-	main     *server // sluice, buffered; started when a row needs it
+	main     *server // sluice, buffered, that ratio rows share
 	rpcbind  *exec.Cmd
 	nextPort int
 	dirs     int
@@ -79,28 +79,30 @@ func newBench(o *options) (*bench, error) {
 	b := &bench{o: o, work: o.work, data: filepath.Join(o.work, "data"), nextPort: 2049}
 	for _, d := range []string{dirSync, dirAsync} {
 		if err := os.MkdirAll(filepath.Join(b.data, d), 0755); err != nil {
-			return nil, err
+			return b, err
 		}
 		// Not subject to the umask: callers are no owners.
 		if err := os.Chmod(filepath.Join(b.data, d), 0777); err != nil {
-			return nil, err
+			return b, err
 		}
 	}
 	for name, size := range map[string]int64{warmFile: warmSize, writeFile: writeSize} {
 		path := filepath.Join(b.data, dirSync, name)
 		if err := load.FillFile(path, size); err != nil {
-			return nil, err
+			return b, err
 		}
 		if err := os.Chmod(path, 0666); err != nil {
-			return nil, err
+			return b, err
 		}
 	}
 	if o.peer {
 		if err := b.startGanesha(); err != nil {
-			return nil, err
+			return b, err
 		}
 	}
-	return b, nil
+	var err error
+	b.main, err = b.startSluice(sluiceOptions{})
+	return b, err
 }
 
 func (b *bench) close() {
@@ -135,13 +137,13 @@ func (b *bench) launch(s *server, argv ...string) error {
 	}()
 	var last error
 	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
-		select {
-		case <-s.exited:
-			return fmt.Errorf("%s ended (%v): %s", s.name, s.waitErr, tail(s.log))
-		default:
-		}
 		if _, last = b.measure(s, job{op: "getattr", file: warmFile, count: 1, secs: 5}); last == nil {
 			return nil
+		}
+		select {
+		case <-s.exited:
+			return last
+		default:
 		}
 	}
 	s.stop()
@@ -211,7 +213,7 @@ func (b *bench) startSluice(o sluiceOptions) (*server, error) {
 	s.mport = s.port
 	at := func(suffix string) string { return filepath.Join(b.work, fmt.Sprintf("sluice-%d%s", s.port, suffix)) }
 	const opts = "rw,no_root_squash,insecure,no_subtree_check"
-	exports := fmt.Sprintf("%s/%s *(%s,sync)\n%[1]s/%[4]s *(%[3]s,async)\n%s", b.data, dirSync, opts, dirAsync, o.exports)
+	exports := fmt.Sprintf("%s/%s *(%s,sync)\n%[1]s/%[4]s *(%[3]s,async)\n%[5]s", b.data, dirSync, opts, dirAsync, o.exports)
 	if err := os.WriteFile(at(".exports"), []byte(exports), 0644); err != nil {
 		return nil, err
 	}
@@ -228,23 +230,6 @@ func (b *bench) startSluice(o sluiceOptions) (*server, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// sluice returns the instance that ratio rows share.
-func (b *bench) sluice() (*server, error) {
-	if b.main == nil {
-		s, err := b.startSluice(sluiceOptions{})
-		if err != nil {
-			return nil, err
-		}
-		b.main = s
-	}
-	select {
-	case <-b.main.exited:
-		return nil, fmt.Errorf("sluice ended (%v): %s", b.main.waitErr, tail(b.main.log))
-	default:
-		return b.main, nil
-	}
 }
 
 // job is one run of nfsload.
@@ -268,6 +253,11 @@ func (b *bench) measure(s *server, j job) (load.Result, error) {
 }
 
 func (b *bench) nfsload(s *server, j job, result any) error {
+	select {
+	case <-s.exited:
+		return fmt.Errorf("%s ended (%v): %s", s.name, s.waitErr, tail(s.log))
+	default:
+	}
 	top, below := j.dir, ""
 	if top == "" {
 		top = dirSync

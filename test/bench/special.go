@@ -30,10 +30,7 @@ var syncCalls = []string{"fsync", "fdatasync", "syncfs", "sync_file_range"}
 // three numbers in flight: group commit makes the rate grow. That they are
 // durable shows in the system calls of a short run apart from the timed ones.
 func (b *bench) createSync(r row) []outcome {
-	s, err := b.sluice()
-	if err != nil {
-		return failed(r, err)
-	}
+	s := b.main
 	shapes := []struct{ conns, depth int }{{1, 1}, {1, 8}, {8, 8}}
 	results := make([][]load.Result, len(shapes))
 	for range b.o.rounds {
