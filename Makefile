@@ -1,0 +1,48 @@
+# What a person types:
+#   make run [EXPORT=DIR]       build, serve a directory to this host, print the mount command
+#   make test                   everything, a real Linux kernel as the client included
+#   make bench                  figures beside nfs-ganesha (test/bench/bench.mk)
+#   make lint                   gofmt, vet, staticcheck
+#   make connectathon CTHON=DIR run the built Connectathon suite in DIR (test/README.md)
+# SLUICE_REQUIRE_ALL=1 makes everything that would be skipped a failure.
+
+EXPORT  ?=
+# Tests with a kernel client or other clients, and all the rest.
+END_TO_END = ./test/kernel/... ./test/clients/...
+UNITS      = $$(go list ./... | grep -vE '/test/(kernel|clients)(/|$$)')
+# Rooms where goroutines share memory run under the race detector too.
+RACED      = ./rpc/... ./pkg/...
+STRICT     = $(if $(SLUICE_REQUIRE_ALL),-strict)
+
+.PHONY: build
+build:
+	go build -o build/ ./cmd/sluice
+
+.PHONY: run
+run: build
+	@test/scripts/run.sh build/sluice "$(EXPORT)"
+
+.PHONY: packages
+packages:
+	@test/scripts/packages.sh test/testenv/packages.txt
+
+.PHONY: test
+test: packages
+	go run ./test/testsum $(STRICT) $(UNITS)
+	go run ./test/testsum $(STRICT) -race $(RACED)
+	go run ./test/testsum $(STRICT) -p 1 -parallel 2 -timeout 40m $(END_TO_END)
+
+.PHONY: lint
+lint:
+	@unformatted=$$(gofmt -l cmd exports pkg rpc test xdr); \
+		[ -z "$$unformatted" ] || { echo "gofmt would change:" $$unformatted; exit 1; }
+	go vet ./...
+	go tool staticcheck ./...
+
+.PHONY: connectathon
+connectathon: packages
+	@[ -n "$(CTHON)" ] || { echo "CTHON=DIR must name the built suite's directory, see test/README.md"; exit 2; }
+	SLUICE_CTHON=$(abspath $(CTHON)) go run ./test/testsum -strict -tags connectathon -timeout 40m \
+		-run TestConnectathon -v ./test/kernel
+
+include test/bench/bench.mk
