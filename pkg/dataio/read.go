@@ -170,7 +170,7 @@ func (r *read) buffered() (ReadRes, error) {
 
 // copy reads into a buffer, with flags for preadv2.
 func (r *read) copy(fd int, flags uintptr, used Mode) (ReadRes, error) {
-	if r.q.NoWait && r.count > rawMax {
+	if r.q.NoWait && r.count > rawMax && !r.e.noCachestat.Load() {
 		// Asking first is cheap beside a copy as long as this, and keeps the
 		// work of starting a long read off the service thread.
 		if err := r.e.warm(r.th, fd, r.off, r.count); err != nil {
@@ -290,20 +290,17 @@ func (r *read) direct() (ReadRes, reason, error) {
 	if int64(a.Mem) > int64(pageSize) {
 		return ReadRes{}, memAlign, nil
 	}
-	unit := int64(a.ReadOffset)
-	from := r.off &^ (unit - 1)
-	to := (uint64(r.off) + uint64(r.count) + uint64(unit) - 1) &^ uint64(unit-1)
-	if to > math.MaxInt64 || to-uint64(from) > uint64(MaxMaxIO+classSlack) {
+	from, wide, ok := widen(r.off, r.count, a.ReadOffset)
+	if !ok {
 		return ReadRes{}, tooWide, nil
 	}
-	wide := int(int64(to) - from)
 	b := r.e.direct.get(wide, false)
 	if b == nil {
 		return ReadRes{}, noBuffer, nil
 	}
 	r.way(trace.ReadDirect, Direct)
 	ticket, _ := f.Order.Begin(filecache.DirectRead, uint64(from), uint64(wide), true)
-	n, err := r.readAligned(fd, b.mem[:wide], from, int(unit))
+	n, err := r.readAligned(fd, b.mem[:wide], from, int(a.ReadOffset))
 	f.Order.End(ticket)
 	if err != nil {
 		b.Release()
@@ -319,10 +316,29 @@ func (r *read) direct() (ReadRes, reason, error) {
 		return ReadRes{}, served, err
 	}
 	r.ioDone(Direct, n)
-	skip := int(r.off - from)
-	give := min(max(n-skip, 0), r.count)
+	skip, give := trim(from, n, r.off, r.count)
 	r.e.counts.read[Direct].excess.Add(r.th.shard, int64(n-give))
 	return r.result(b, skip, give, Direct), served, nil
+}
+
+// widen returns the smallest range [from, from+wide) that holds [off,
+// off+count) and starts and ends at multiples of unit, a power of two; false
+// when it ends past the largest offset or no buffer is large enough.
+func widen(off int64, count int, unit uint32) (from int64, wide int, ok bool) {
+	mask := uint64(unit) - 1
+	from = off &^ int64(mask)
+	to := (uint64(off) + uint64(count) + mask) &^ mask
+	if to > math.MaxInt64 || to-uint64(from) > MaxMaxIO+classSlack {
+		return 0, 0, false
+	}
+	return from, int(to - uint64(from)), true
+}
+
+// trim returns which of n bytes read at from were asked for by [off,
+// off+count): give bytes after the first skip.
+func trim(from int64, n int, off int64, count int) (skip, give int) {
+	skip = int(off - from)
+	return skip, min(max(n-skip, 0), count)
 }
 
 // readAligned reads until b is full or the file ends: where a read ended off

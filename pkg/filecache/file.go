@@ -61,10 +61,11 @@ type File struct {
 
 	// Under shard.mu.
 	pins       int
-	prev, next *File // in the idle list, when pins is 0
-	stamp      uint64
-	dead       bool // no longer in the cache
-	closeData  bool // close the data descriptors at the last release
+	prev, next *File  // in the idle list, when pins is 0
+	stamp      uint64 // the epoch in which the last pin went
+	idleAt     uint64 // the tick
+	dead       bool   // no longer in the cache
+	closeData  bool   // close the data descriptors at the last release
 }
 
 // Pin adds a reference, for a second holder: the caller must hold one.
@@ -98,6 +99,7 @@ func (f *File) Release() {
 		return
 	}
 	f.stamp = f.cache.epoch.Load()
+	f.idleAt = f.cache.tick.Load()
 	f.prev, f.next = s.idle.prev, &s.idle
 	f.prev.next, s.idle.prev = f, f
 	if f.prev == &s.idle {
@@ -111,7 +113,7 @@ func (f *File) Release() {
 	f.closeData = false
 	fds := f.takeData()
 	s.mu.Unlock()
-	f.close(fds[:])
+	f.cache.closeFDs(fds[:])
 }
 
 func (f *File) takeData() (fds [kinds]int32) {
@@ -121,11 +123,12 @@ func (f *File) takeData() (fds [kinds]int32) {
 	return fds
 }
 
-func (f *File) close(fds []int32) {
+// closeFDs closes descriptors of the cache; -1 stands for none.
+func (c *Cache) closeFDs(fds []int32) {
 	for _, fd := range fds {
 		if fd >= 0 {
 			unix.Close(int(fd))
-			f.cache.open.Add(-1)
+			c.open.Add(-1)
 		}
 	}
 }
@@ -134,8 +137,8 @@ func (f *File) close(fds []int32) {
 func (f *File) destroy() {
 	c := f.cache
 	fds := f.takeData()
-	f.close(fds[:])
-	f.close([]int32{int32(f.pathFD)})
+	c.closeFDs(fds[:])
+	c.closeFDs([]int32{int32(f.pathFD)})
 	age := time.Since(f.born)
 	c.closed.Add(1)
 	c.ageSum.Add(uint64(age))
@@ -189,7 +192,7 @@ func (f *File) Open(k Kind, wait bool) (int, error) {
 		// Without it the kernel would read ahead, and pages beyond this READ
 		// would look to the next one as if others had cached them.
 		if err := unix.Fadvise(fd, 0, 0, unix.FADV_RANDOM); err != nil {
-			f.close([]int32{int32(fd)})
+			f.cache.closeFDs([]int32{int32(fd)})
 			return -1, err
 		}
 	}

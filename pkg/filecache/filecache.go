@@ -8,6 +8,10 @@
 // for longest is closed, over all shards. Descriptors close only with the last
 // pin gone, so a number that somebody holds never comes to mean another file.
 //
+// Idle files do not stay open for long even where there is room (sweep): an
+// open descriptor keeps the space of a file that was removed locally, keeps a
+// file that was written from being executed, and keeps others from leases.
+//
 // A file with unstable writes is not closed until they are on stable storage:
 // the kernel reports a failed write-back once, to descriptors that were open,
 // and forgets it when it drops the inode. The cache syncs such a file first
@@ -55,6 +59,12 @@ const (
 	maxBudget  = 65536 // some 100 MiB of kernel memory in pinned inodes
 	maxWait    = time.Second
 	never      = math.MaxUint64
+
+	// Data descriptors of a file close when it was idle for two to three
+	// ticks (4 to 6 s), the file itself after sweepFile (30 s).
+	sweepTick = 2 * time.Second
+	sweepData = 2
+	sweepFile = 15
 )
 
 // Budget returns how many descriptors the cache may hold when the process may
@@ -85,6 +95,8 @@ type Cache struct {
 	epoch  atomic.Uint64 // counts insertions; stamps idle files
 	fs     sync.Map      // uint64 -> *fsState
 	cleans chan struct{} // bounds background syncs
+	tick   atomic.Uint64 // counts sweeps
+	stop   func()
 
 	evictions, exhausted, closed, ageSum atomic.Uint64
 
@@ -123,6 +135,20 @@ func New(cfg Config) *Cache {
 		s.idle.prev, s.idle.next = &s.idle, &s.idle
 		s.oldest.Store(never)
 	}
+	stopped := make(chan struct{})
+	c.stop = sync.OnceFunc(func() { close(stopped) })
+	go func() {
+		t := time.NewTicker(sweepTick)
+		defer t.Stop()
+		for {
+			select {
+			case <-stopped:
+				return
+			case <-t.C:
+				c.sweep()
+			}
+		}
+	}()
 	return c
 }
 
@@ -310,6 +336,42 @@ func (c *Cache) evictFrom(s *shard) bool {
 	return false
 }
 
+// sweep closes what has been idle for too long. Files with unstable writes
+// keep their descriptors until a COMMIT, or until room is needed.
+func (c *Cache) sweep() {
+	now := c.tick.Add(1)
+	var files []*File
+	var fds []int32
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		for f := s.idle.next; f != &s.idle && f.idleAt+sweepData < now; {
+			next := f.next
+			switch {
+			case f.unstable.Load():
+			case f.idleAt+sweepFile < now:
+				s.forget(f)
+				files = append(files, f)
+			default:
+				for _, fd := range f.takeData() {
+					if fd >= 0 {
+						fds = append(fds, fd)
+					}
+				}
+			}
+			f = next
+		}
+		s.mu.Unlock()
+		// Closing the last descriptor of a removed file frees its blocks, which
+		// may take long.
+		c.closeFDs(fds)
+		for _, f := range files {
+			f.destroy()
+		}
+		files, fds = files[:0], fds[:0]
+	}
+}
+
 // cleanLater pins f and syncs it in the background if a place is free; s.mu is
 // held.
 func (c *Cache) cleanLater(s *shard, f *File) {
@@ -407,6 +469,7 @@ func (c *Cache) Purge(fs uint64) {
 // still pinned close at their last release. It waits for syncs in the
 // background.
 func (c *Cache) Close() {
+	c.stop()
 	for range cap(c.cleans) {
 		c.cleans <- struct{}{}
 	}

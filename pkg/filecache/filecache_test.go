@@ -321,6 +321,71 @@ func TestCloseDataAndForget(t *testing.T) {
 	c.Forget(k)
 }
 
+// TestSweep: what is idle closes in time, what is in use or unstable does not.
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	c := newCache(t, Config{Budget: 100})
+	open := func(name string) *File {
+		f := insert(t, c, tempFile(t, dir, name, "x"))
+		if _, err := f.Writer(); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	idle, used, dirty := open("idle"), open("used"), open("dirty")
+	dirty.MarkUnstable()
+	dirty.Release()
+	idle.Release()
+	path := idle.PathFD()
+	now := c.tick.Load()
+	sweepTo := func(tick uint64) {
+		for c.tick.Load() < now+tick {
+			c.sweep()
+		}
+	}
+	sweepTo(sweepData)
+	if idle.FD(Write) < 0 {
+		t.Error("closed too early")
+	}
+	sweepTo(sweepData + 1)
+	if idle.FD(Write) >= 0 || !isOpen(path) {
+		t.Error("data descriptor still open, or path descriptor closed")
+	}
+	sweepTo(sweepFile + 1)
+	if _, ok := c.Get(&idle.Key); ok || isOpen(path) {
+		t.Error("still cached after half a minute")
+	}
+	if used.FD(Write) < 0 || dirty.FD(Write) < 0 {
+		t.Error("a descriptor in use, or of unstable data, was closed")
+	}
+	used.Release()
+	if st := c.Stats(); st.Files != 2 || st.Descriptors != 4 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestRemovedLocally: the space of a file that somebody removed under the
+// server comes free.
+func TestRemovedLocally(t *testing.T) {
+	c := newCache(t, Config{Budget: 100})
+	p := tempFile(t, t.TempDir(), "a", "x")
+	f := insert(t, c, p)
+	if _, err := f.Reader(); err != nil {
+		t.Fatal(err)
+	}
+	k := f.Key
+	f.Release()
+	if err := os.Remove(p); err != nil {
+		t.Fatal(err)
+	}
+	for range sweepFile + 1 {
+		c.sweep()
+	}
+	if _, ok := c.Get(&k); ok || c.Stats().Descriptors != 0 {
+		t.Error("still held")
+	}
+}
+
 func TestPurge(t *testing.T) {
 	dir := t.TempDir()
 	c := newCache(t, Config{Budget: 100})
