@@ -207,7 +207,7 @@ func TestWhoServes(t *testing.T) {
 						way.set(r.e)
 					}
 					q := &ReadReq{File: r.file(p), Offset: 5, Count: 200 << 10, Mode: way.mode, First: !way.later, Splice: way.splice, NoWait: true}
-					if fs != "tmpfs" {
+					if fs != "tmpfs" && way.name != "no_cachestat" { // which just tries
 						dropCache(t, p)
 						if _, err := r.e.Read(r.th, q); err != unix.EAGAIN { // counts nothing but itself
 							t.Fatal(err)
