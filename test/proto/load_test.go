@@ -1,0 +1,283 @@
+package proto
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/exports"
+	"sluice/pkg/server"
+	"sluice/rpc"
+	"sluice/test/nfscall"
+	"sluice/test/testenv"
+	wire3 "sluice/xdr/nfs3"
+)
+
+// Eight clients make, move and remove names in one directory, each its own and
+// some together: nobody sees an error that the kernel would not give.
+func TestManyClientsOneDirectory(t *testing.T) {
+	i := serve(t, "rw,insecure,sync,no_root_squash")
+	_, root := i.root(t)
+	const clients, rounds = 8, 40
+	var wg sync.WaitGroup
+	won := make([]int, clients)
+	for n := range clients {
+		c := i.client(t, nfscall.Root())
+		wg.Go(func() {
+			for r := range rounds {
+				name := fmt.Sprintf("c%d-%d", n, r)
+				h := c.Create(t, root, name, 0o644)
+				c.Write(t, h, 0, []byte(name))
+				c.WantStatus(t, "RENAME", wire3.NFSPROC3_RENAME, &wire3.RENAME3args{From: nfscall.Dirop(root, name), To: nfscall.Dirop(root, name+"x")}, wire3.NFS3_OK)
+				if data, _ := c.Read(t, h, 0, 100); string(data) != name {
+					t.Errorf("%s holds %q", name, data)
+				}
+				// All race for one name: exactly one makes it.
+				args := &wire3.CREATE3args{Where: nfscall.Dirop(root, fmt.Sprint("race", r)), How: wire3.Createhow3{Mode: wire3.GUARDED, ObjAttributes: nfscall.Mode(0o644)}}
+				switch st := c.Status(t, wire3.NFSPROC3_CREATE, args); st {
+				case wire3.NFS3_OK:
+					won[n]++
+				case wire3.NFS3ERR_EXIST:
+				default:
+					t.Errorf("CREATE GUARDED: %v", st)
+				}
+				if r%2 == 0 {
+					c.WantStatus(t, "REMOVE", wire3.NFSPROC3_REMOVE, &wire3.REMOVE3args{Object: nfscall.Dirop(root, name+"x")}, wire3.NFS3_OK)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	sum := 0
+	for _, w := range won {
+		sum += w
+	}
+	if sum != rounds {
+		t.Errorf("%d of %d races were won", sum, rounds)
+	}
+	entries, err := os.ReadDir(i.dir)
+	nfscall.Must(t, err)
+	if want := rounds + clients*rounds/2; len(entries) != want {
+		t.Errorf("%d names are left, want %d", len(entries), want)
+	}
+}
+
+// Connections dropped with large READs in flight: their replies never reach a
+// later connection that got the same descriptor.
+func TestDroppedConnections(t *testing.T) {
+	i := serve(t, "rw,insecure,async,no_root_squash")
+	c, root := i.root(t)
+	const size = 1 << 20
+	nfscall.Must(t, os.WriteFile(i.path("secret"), bytes.Repeat([]byte("S"), 8*size), 0o600))
+	nfscall.Must(t, os.WriteFile(i.path("public"), bytes.Repeat([]byte("P"), size), 0o644))
+	secret, public := c.Lookup(t, root, "secret"), c.Lookup(t, root, "public")
+	cred := nfscall.Root()
+	for round := range 60 {
+		nc, err := net.Dial("tcp", i.addr)
+		nfscall.Must(t, err)
+		for k := range uint32(16) {
+			nc.Write(rpc.EncodeCall(nil, k, wire3.NFS_PROGRAM, wire3.NFS_V3, wire3.NFSPROC3_READ, &cred,
+				&wire3.READ3args{File: nfscall.FH(secret), Offset: uint64(k%8) * size, Count: size}))
+		}
+		if round%2 == 0 {
+			nc.(*net.TCPConn).SetLinger(0)
+			var one [100000]byte
+			nc.Read(one[:]) // some of it is on the way
+		}
+		nc.Close()
+		for range 3 {
+			fresh, err := net.Dial("tcp", i.addr)
+			nfscall.Must(t, err)
+			fresh.SetDeadline(time.Now().Add(20 * time.Second))
+			_, err = fresh.Write(rpc.EncodeCall(nil, 0xabcd, wire3.NFS_PROGRAM, wire3.NFS_V3, wire3.NFSPROC3_READ, &cred,
+				&wire3.READ3args{File: nfscall.FH(public), Count: size}))
+			nfscall.Must(t, err)
+			b, err := rpc.ReadRecord(fresh, 4<<20)
+			nfscall.Must(t, err)
+			if xid := binary.BigEndian.Uint32(b); xid != 0xabcd {
+				t.Fatalf("round %d: a reply to call %x on a connection that made one call", round, xid)
+			}
+			if bytes.IndexByte(b[200:], 'S') >= 0 || !bytes.HasSuffix(b, []byte("PPPP")) {
+				t.Fatalf("round %d: another file's data", round)
+			}
+			fresh.Close()
+		}
+	}
+}
+
+const serveEnv = "SLUICE_PROTO_SERVE"
+
+// serveFewDescriptors is the other process of TestFewDescriptors: a server of a
+// directory, limited to 128 descriptors, until its input ends.
+func serveFewDescriptors(dir string) int {
+	lim := unix.Rlimit{Cur: 128, Max: 128}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	cfg := server.Defaults()
+	cfg.Exports, cfg.Admin, cfg.Rpcbind, cfg.Listen, cfg.LogLevel = "", "", "off", "127.0.0.1:0", "warn"
+	cfg.State = dir + ".state"
+	cfg.Export = []string{fmt.Sprintf("%s *(rw,insecure,async,no_root_squash)", exports.Quote(dir))}
+	s, err := server.New(cfg)
+	if err == nil {
+		err = s.Start()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println(s.Addrs()[0])
+	os.Stdin.Read(make([]byte, 1))
+	if err := s.Shutdown(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// A process limit of 128 descriptors under 11,000 creates: no error reaches
+// the clients. JUKEBOX is none: it asks to try again, and clients do.
+func TestFewDescriptors(t *testing.T) {
+	testenv.Sandboxed(t)
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Env = append(os.Environ(), serveEnv+"="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	nfscall.Must(t, err)
+	out, err := cmd.StdoutPipe()
+	nfscall.Must(t, err)
+	nfscall.Must(t, cmd.Start())
+	defer func() {
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the server: %v", err)
+		}
+	}()
+	var line [256]byte
+	n, err := out.Read(line[:])
+	if err != nil {
+		t.Fatalf("the server did not start: %v", err)
+	}
+	addr := strings.TrimSpace(string(line[:n]))
+
+	root := nfscall.Dial(t, addr, nfscall.Root()).Mount(t, dir)
+	var wg sync.WaitGroup
+	const clients, files = 8, 1400
+	for k := range clients {
+		c := nfscall.Dial(t, addr, nfscall.Root())
+		wg.Go(func() {
+			retry := func(what string, proc uint32, args rpc.Encodable) {
+				for tries := 0; ; tries++ {
+					st := c.Status(t, proc, args)
+					if st == wire3.NFS3ERR_JUKEBOX && tries < 100 {
+						time.Sleep(10 * time.Millisecond)
+						continue
+					}
+					if st != wire3.NFS3_OK {
+						t.Errorf("%s: %v", what, st)
+					}
+					return
+				}
+			}
+			for f := range files {
+				name := fmt.Sprintf("%d-%d", k, f)
+				retry("CREATE", wire3.NFSPROC3_CREATE, &wire3.CREATE3args{Where: nfscall.Dirop(root, name), How: wire3.Createhow3{ObjAttributes: nfscall.Mode(0o644)}})
+				h := c.Lookup(t, root, name)
+				if f%8 == 0 {
+					retry("WRITE", wire3.NFSPROC3_WRITE, &wire3.WRITE3args{File: nfscall.FH(h), Count: 1, Data: []byte("x")})
+				}
+			}
+			for f := 0; f < files; f += 2 {
+				retry("REMOVE", wire3.NFSPROC3_REMOVE, &wire3.REMOVE3args{Object: nfscall.Dirop(root, fmt.Sprintf("%d-%d", k, f))})
+			}
+		})
+	}
+	wg.Wait()
+	entries, err := os.ReadDir(dir)
+	nfscall.Must(t, err)
+	if len(entries) != clients*files/2 {
+		t.Errorf("%d names, want %d", len(entries), clients*files/2)
+	}
+}
+
+// Three clients list 8,000 names while others come and go.
+func TestManyNames(t *testing.T) {
+	i := serve(t, "rw,insecure,async,no_root_squash")
+	const names = 8000
+	for n := range names {
+		nfscall.Must(t, os.WriteFile(i.path(fmt.Sprintf("name-%06d", n)), nil, 0o644))
+	}
+	_, root := i.root(t)
+	stop := make(chan struct{})
+	var churn, wg sync.WaitGroup
+	churn.Go(func() {
+		for k := 0; ; k++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			p := i.path(fmt.Sprint("churn", k%50))
+			os.WriteFile(p, nil, 0o644)
+			os.Remove(i.path(fmt.Sprint("churn", (k+25)%50)))
+			time.Sleep(time.Millisecond)
+		}
+	})
+	for k := range 3 {
+		c := i.client(t, nfscall.Root())
+		count := []uint32{2000, 32768, 1 << 20}[k]
+		wg.Go(func() {
+			seen := map[string]int{}
+			var cookie uint64
+			var verf [8]byte
+			for {
+				var res wire3.READDIRPLUS3res
+				c.Do(t, wire3.NFSPROC3_READDIRPLUS, &wire3.READDIRPLUS3args{Dir: nfscall.FH(root), Cookie: cookie, Cookieverf: verf, Dircount: count, Maxcount: count}, &res)
+				if res.Status != wire3.NFS3_OK {
+					t.Errorf("count %d: %v", count, res.Status)
+					return
+				}
+				for _, e := range res.Resok.Reply.Entries {
+					if bytes.HasPrefix(e.Name, []byte("name-")) {
+						seen[string(e.Name)]++
+						if !e.NameHandle.HandleFollows || !e.NameAttributes.AttributesFollow {
+							t.Errorf("%s comes without handle or attributes", e.Name)
+						}
+					}
+					cookie = e.Cookie
+				}
+				verf = res.Resok.Cookieverf
+				if res.Resok.Reply.Eof {
+					break
+				}
+			}
+			for n, times := range seen {
+				if times != 1 {
+					t.Errorf("count %d: %s listed %d times", count, n, times)
+				}
+			}
+			if len(seen) != names {
+				t.Errorf("count %d: %d names, want %d", count, len(seen), names)
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	churn.Wait()
+}
