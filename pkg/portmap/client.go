@@ -17,7 +17,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -70,19 +69,7 @@ func dialReserved(tcp string, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	for port := 1023; port > 1023-64; port-- {
-		d := net.Dialer{Control: func(network, _ string, c syscall.RawConn) error {
-			var err error
-			if cerr := c.Control(func(fd uintptr) {
-				if network == "tcp6" {
-					err = unix.Bind(int(fd), &unix.SockaddrInet6{Port: port})
-				} else {
-					err = unix.Bind(int(fd), &unix.SockaddrInet4{Port: port})
-				}
-			}); cerr != nil {
-				return cerr
-			}
-			return err
-		}}
+		d := net.Dialer{LocalAddr: &net.TCPAddr{Port: port}}
 		nc, err := d.DialContext(ctx, "tcp", tcp)
 		switch {
 		case err == nil:
@@ -90,8 +77,7 @@ func dialReserved(tcp string, timeout time.Duration) (net.Conn, error) {
 		case errors.Is(err, unix.EADDRINUSE), errors.Is(err, unix.EADDRNOTAVAIL):
 			continue // the port is taken, or lingers from an earlier round
 		case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-			d := net.Dialer{}
-			return d.DialContext(ctx, "tcp", tcp)
+			return (&net.Dialer{}).DialContext(ctx, "tcp", tcp)
 		}
 		return nil, err
 	}
