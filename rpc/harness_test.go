@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"sync"
@@ -66,15 +67,18 @@ type testPayload struct {
 	released atomic.Bool
 }
 
+// pattern returns n bytes that differ from those of any other id. They must
+// not be changed.
 func pattern(id uint64, n int) []byte {
-	b := make([]byte, (n+7)&^7)
-	x := id*0x9e3779b97f4a7c15 + 1
-	for i := 0; i < len(b); i += 8 {
-		x = x*6364136223846793005 + 1442695040888963407
-		binary.LittleEndian.PutUint64(b[i:], x)
-	}
-	return b[:n:n]
+	at := int(id * 1021 % (16 << 20))
+	return noise()[at : at+n : at+n]
 }
+
+var noise = sync.OnceValue(func() []byte {
+	b := make([]byte, 20<<20)
+	rand.NewChaCha8([32]byte{1}).Read(b)
+	return b
+})
 
 func newPayload(kind uint32, id uint64, n int) *testPayload {
 	payloads.Add(1)
@@ -178,10 +182,11 @@ type testServer struct {
 	*Server
 	addr   string
 	ran    atomic.Int64 // procCount and procBulk
-	gate   chan struct{}
-	asleep atomic.Int64 // procedures that are sleeping
-	most   atomic.Int64 // the most of them at once
-	local  atomic.Int64 // thread states made and not closed
+	gateMu sync.Mutex
+	gate   chan struct{} // closed once it is open
+	asleep atomic.Int64  // procedures that are sleeping
+	most   atomic.Int64  // the most of them at once
+	local  atomic.Int64  // thread states made and not closed
 	log    lockedBuffer
 }
 
@@ -210,6 +215,20 @@ func (ts *testServer) nap(ms uint32) {
 	}
 	sleep(ms)
 	ts.asleep.Add(-1)
+}
+
+func (ts *testServer) passage() chan struct{} {
+	ts.gateMu.Lock()
+	defer ts.gateMu.Unlock()
+	return ts.gate
+}
+
+func (ts *testServer) openGate() { close(ts.passage()) }
+
+func (ts *testServer) closeGate() {
+	ts.gateMu.Lock()
+	defer ts.gateMu.Unlock()
+	ts.gate = make(chan struct{})
 }
 
 func (ts *testServer) program() Program {
@@ -299,20 +318,20 @@ func (ts *testServer) program() Program {
 		n := ts.asleep.Add(1)
 		for m := ts.most.Load(); n > m && !ts.most.CompareAndSwap(m, n); m = ts.most.Load() {
 		}
-		<-ts.gate
+		<-ts.passage()
 		ts.asleep.Add(-1)
 		return Done
 	}).Slow = true
 	set(procBlock, "BLOCK", func(c *Call) Verdict {
 		ts.asleep.Add(1)
-		<-ts.gate
+		<-ts.passage()
 		ts.asleep.Add(-1)
 		return Done
 	})
 	set(procLater, "LATER", func(c *Call) Verdict {
 		kind, n := c.Args.Uint32(), c.Args.Uint32()
 		ts.asleep.Add(1)
-		<-ts.gate
+		<-ts.passage()
 		ts.asleep.Add(-1)
 		c.Reply.Payload(newPayload(kind, uint64(c.Conn.Peer().Port()), int(n)))
 		return Done

@@ -180,7 +180,7 @@ func TestLongestStalledIsClosed(t *testing.T) {
 // that takes nothing, and goes on when it does.
 func TestSlowRepliesToSlowReader(t *testing.T) {
 	ts := start(t, func(c *Config) { c.MaxQueuedPerConn = 512 << 10; c.SlowPerConn = 4 })
-	close(ts.gate)
+	ts.openGate()
 	p := ts.dial(t)
 	p.send(burst(1, 60, procLater, kindMemory, 1<<20))
 	eventually(t, "it stalls", func() bool { return ts.queued.Load() > 512<<10 })
@@ -205,7 +205,7 @@ func TestClosedConnectionsCallsAreDropped(t *testing.T) {
 	p.Conn.(*net.TCPConn).SetLinger(0)
 	p.Close()
 	eventually(t, "the server notices", func() bool { return ts.Stats().Conns == 0 })
-	close(ts.gate)
+	ts.openGate()
 	eventually(t, "the queue is empty", func() bool { st := ts.Stats(); return st.SlowQueued+st.SlowRunning == 0 })
 	if n := ts.ran.Load(); n > 0 {
 		t.Errorf("%d calls ran for nobody", n)
@@ -248,7 +248,6 @@ func TestRecycledDescriptor(t *testing.T) {
 		}
 		p.Conn.(*net.TCPConn).SetLinger(0)
 		p.Close()
-		gate := ts.gate
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -267,11 +266,11 @@ func TestRecycledDescriptor(t *testing.T) {
 				q.Close()
 			}
 		}()
-		close(gate)
+		ts.openGate()
 		eventually(t, "slow calls end", func() bool { return ts.asleep.Load() == 0 })
 		<-done
 		eventually(t, "the connection is gone", func() bool { return ts.Stats().Conns == 0 })
-		ts.gate = make(chan struct{})
+		ts.closeGate()
 	}
 	reused := 0
 	for _, n := range fds {

@@ -159,8 +159,9 @@ func (p *pool) put(b *buffer) {
 		return
 	}
 	if p.poison {
-		for i := range b.b {
-			b.b[i] = 0xdb
+		b.b[0] = 0xdb
+		for n := 1; n < len(b.b); n *= 2 {
+			copy(b.b[n:], b.b[:n])
 		}
 	}
 	size := int64(len(b.b))

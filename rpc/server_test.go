@@ -40,7 +40,7 @@ func TestShutdownFinishesCalls(t *testing.T) {
 		t.Fatalf("shut down with calls in flight: %v", err)
 	case <-time.After(20 * time.Millisecond):
 	}
-	close(ts.gate)
+	ts.openGate()
 	time.Sleep(20 * time.Millisecond) // let the replies queue up
 	p.reads(1, 10, 1<<20)
 	p.closed()
@@ -60,7 +60,7 @@ func TestShutdownGivesUp(t *testing.T) {
 		t.Errorf("shutdown: %v", err)
 	}
 	p.closed()
-	close(ts.gate)
+	ts.openGate()
 	eventually(t, "the threads end", func() bool { return ts.local.Load() == 0 && ts.Stats().SlowThreads == 0 && ts.pool.used.Load() == 0 })
 	eventually(t, "the descriptors are closed", func() bool {
 		_, err := unix.FcntlInt(uintptr(ts.poll.fd), unix.F_GETFD, 0)
@@ -155,10 +155,13 @@ func TestIdleTimeout(t *testing.T) {
 	eventually(t, "all is read", func() bool { return ts.asleep.Load() == 1 && ts.pool.live.Load() == 2 })
 	ts.sweep(ts.Now() + int64(50*time.Second))
 	idle.alive()
-	ts.sweep(ts.Now() + int64(61*time.Second))
+	eventually(t, "the idle ones are closed", func() bool {
+		ts.sweep(ts.Now() + int64(61*time.Second))
+		return ts.Stats().Conns == 1
+	})
 	idle.closed()
 	half.closed()
-	close(ts.gate)
+	ts.openGate()
 	active.expect(1, 1)
 	active.alive()
 }

@@ -35,7 +35,7 @@ func TestSlowCallsDelayNoOther(t *testing.T) {
 		t.Fatalf("reply to %d came first", x)
 	}
 	p.alive()
-	close(ts.gate)
+	ts.openGate()
 	p.expect(1, 8)
 }
 
@@ -74,7 +74,7 @@ func TestSlowFairness(t *testing.T) {
 	if m := ts.most.Load(); m > 7 {
 		t.Errorf("%d of 8 threads were taken", m)
 	}
-	close(ts.gate)
+	ts.openGate()
 	seen := make(map[uint32]bool)
 	for range 201 {
 		seen[xidOf(greedy.recv())] = true
@@ -100,7 +100,7 @@ func TestSlowQueueFull(t *testing.T) {
 		t.Errorf("%d calls wait, %d threads", st.SlowQueued, st.SlowThreads)
 	}
 	peers[5].Close() // one that waits goes away
-	close(ts.gate)
+	ts.openGate()
 	for _, p := range peers[:5] {
 		p.expect(1, 30)
 		p.alive()
@@ -130,7 +130,7 @@ func TestSlowMemory(t *testing.T) {
 	if n := ts.pool.used.Load(); n > ts.cfg.RecordMemory {
 		t.Errorf("%d bytes used, limit %d", n, ts.cfg.RecordMemory)
 	}
-	close(ts.gate)
+	ts.openGate()
 	for _, p := range peers {
 		p.expect(1, each)
 	}
@@ -194,7 +194,7 @@ func TestStuckServiceThreads(t *testing.T) {
 	if n := ts.Stats().Threads; n > 5 {
 		t.Errorf("%d threads, limit 5", n)
 	}
-	close(ts.gate)
+	ts.openGate()
 	for _, p := range stuck {
 		p.expect(1, 1)
 		p.alive()
