@@ -157,7 +157,9 @@ func (s *Server) build(descriptors uint64) error {
 	s.rpc, err = rpc.NewServer(rpc.Config{
 		Programs: s.programs, NewLocal: s.nfs.NewLocal, CloseLocal: s.nfs.CloseLocal, OnConnect: s.nfs.Connect,
 		Threads: s.cfg.Threads, SlowThreads: s.cfg.SlowThreads, MaxConns: s.cfg.MaxConnections,
-		IdleTimeout: s.cfg.IdleTimeout, Observer: s.obs, Log: s.log,
+		// Replies that wait for clients must leave buffers for the others.
+		MaxQueuedTotal: int64(s.cfg.BufferPool) << 20 / 4,
+		IdleTimeout:    s.cfg.IdleTimeout, Observer: s.obs, Log: s.log,
 	})
 	return err
 }
