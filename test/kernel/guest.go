@@ -33,7 +33,7 @@ const (
 	memory      = "1G"
 	bootTimeout = 60 * time.Second
 	// caseTimeout is far above what any command takes; a hung mount ends here.
-	caseTimeout = 3 * time.Minute
+	caseTimeout = 6 * time.Minute
 )
 
 // Guest is a running guest kernel.

@@ -75,7 +75,7 @@ func (s *station) inMode(t *testing.T, mode string, first, last bool) {
 	}{
 		{"tree", s.tree},
 		{"large file", s.largeFile},
-		{"random reads", s.randomReads},
+		{"random reads", func(t *testing.T) { s.randomReads(t, mode) }},
 		{"fsx", s.fsx},
 		{"open files", func(t *testing.T) { s.guest.Check(t, "openfiles", s.mnt) }},
 		{"exclusive create", func(t *testing.T) { s.guest.Check(t, "exclusive", s.mnt) }},
@@ -164,7 +164,41 @@ func sha256File(t *testing.T, name string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-func (s *station) randomReads(t *testing.T) {
+// randomReads reads at odd places, from the server's page cache and from the
+// disk, and sees in the server's counters that the mode was at work.
+func (s *station) randomReads(t *testing.T, mode string) {
+	before := s.server.Stats(t)
+	s.oddReads(t)
+	after := s.server.Stats(t)
+	if before == nil {
+		return // not a server that counts
+	}
+	for i, m := range after.Read {
+		calls, excess := m.Calls-before.Read[i].Calls, m.Excess-before.Read[i].Excess
+		fallbacks := uint64(0)
+		for _, f := range m.Fallbacks {
+			fallbacks += f.Count
+		}
+		for _, f := range before.Read[i].Fallbacks {
+			fallbacks -= f.Count
+		}
+		t.Logf("%s: %d READs, %d bytes in excess, %d fallbacks", m.Mode, calls, excess, fallbacks)
+		disk := s.fs.name != "tmpfs"
+		switch {
+		case m.Mode != mode && calls > 0:
+			t.Errorf("%d READs were %s, want all %s", calls, m.Mode, mode)
+		case m.Mode != mode:
+		case calls == 0:
+			t.Errorf("no READ was %s", mode)
+		case mode == "direct" && disk && (excess == 0 || fallbacks > 0):
+			t.Errorf("direct: %d bytes in excess and %d fallbacks, want some and none", excess, fallbacks)
+		case mode != "buffered" && !disk && fallbacks == 0:
+			t.Errorf("tmpfs served %s READs without a fallback", mode)
+		}
+	}
+}
+
+func (s *station) oddReads(t *testing.T) {
 	s.guest.Check(t, "randread", s.mnt, "phase=write")
 	onHost(t, "randread", s.export, "phase=verify")
 	s.guest.DropCaches(t)

@@ -3,11 +3,15 @@
 package testenv
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"testing"
+
+	"sluice/pkg/admin"
 )
 
 // binaryEnv names the sluice binary for the tests in the sandbox.
@@ -77,7 +81,7 @@ func (sluice) command(s *Server) ([]string, error) {
 	return []string{
 		os.Getenv(binaryEnv), "serve", "--exports", exports, "--listen", fmt.Sprintf("%s:%d", ServerIP, s.Port),
 		"--admin", s.AdminSocket(), "--state", filepath.Join(s.dir, "state"), "--rpcbind", rpcbind,
-		"--log-level", "info",
+		"--read-mode", s.mode,
 	}, nil
 }
 
@@ -103,6 +107,23 @@ func (s *Server) Admin(args ...string) (string, error) {
 		return "", fmt.Errorf("sluice %s: %w: %s", strings.Join(args, " "), err, out)
 	}
 	return string(out), nil
+}
+
+// Stats reads sluice's counters; another server has none, and gives nil.
+func (s *Server) Stats(t testing.TB) *admin.Stats {
+	t.Helper()
+	if _, ok := s.prog.(sluice); !ok {
+		return nil
+	}
+	out, err := s.Admin("stats", "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var st admin.Stats
+	if err := json.Unmarshal([]byte(out), &st); err != nil {
+		t.Fatalf("sluice stats --json: %v:\n%s", err, out)
+	}
+	return &st
 }
 
 // ganesha is nfs-ganesha 4, a server known to work, to try the tests on. It

@@ -73,6 +73,7 @@ type Server struct {
 	dir    string // configuration, state, log
 	cfg    ServerConfig
 	prog   program
+	mode   string     // the read mode set last; a restart starts in it
 	mu     sync.Mutex // guards cmd and exited
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has ended
@@ -90,6 +91,7 @@ func StartServer(t testing.TB, cfg ServerConfig) *Server {
 		Port: 2049 + 3*int(ports.Add(1)-1), Exports: cfg.Exports,
 		t: t, dir: workDir(t), cfg: cfg, prog: programUnderTest(t),
 	}
+	s.mode = s.prog.modes()[0]
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
 			t.Errorf("stop the server: %v", err)
@@ -285,8 +287,12 @@ func (s *Server) PID() int {
 // Modes lists the read modes the server has.
 func (s *Server) Modes() []string { return s.prog.modes() }
 
-// SetReadMode switches the read mode of the whole server.
-func (s *Server) SetReadMode(mode string) error { return s.prog.setReadMode(s, mode) }
+// SetReadMode switches the read mode of the whole server, now and after its
+// next start.
+func (s *Server) SetReadMode(mode string) error {
+	s.mode = mode
+	return s.prog.setReadMode(s, mode)
+}
 
 // MountOptions are the options that reach the server without a portmapper.
 func (s *Server) MountOptions() string {
