@@ -13,7 +13,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -91,20 +90,9 @@ func (s *station) inMode(t *testing.T, mode string, first, last bool) {
 	}
 }
 
-// sourceTree is a few hundred source files every machine with Go has.
-func sourceTree(t *testing.T) string {
-	for _, dir := range []string{filepath.Join(runtime.GOROOT(), "src/net"), "/usr/local/go/src/net", "/usr/lib/go/src/net"} {
-		if _, err := os.Stat(dir); err == nil {
-			return dir
-		}
-	}
-	t.Fatal("no Go source tree to copy: GOROOT has none")
-	return ""
-}
-
 // tree copies a source tree with cp and compares the copy from both sides.
 func (s *station) tree(t *testing.T) {
-	src := sourceTree(t)
+	src := os.Getenv(sourcesEnv)
 	s.guest.Sh(t, "rm -rf %[1]s/tree; cp -a %s %[1]s/tree", s.mnt, src)
 	s.guest.DropCaches(t)
 	s.guest.Check(t, "compare", s.mnt+"/tree", "src="+src)

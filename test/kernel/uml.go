@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -113,6 +114,7 @@ func command(dir, name string, args ...string) error {
 const (
 	umlEnv     = "SLUICE_TEST_UML"         // folder of the unpacked kernel
 	guestEnv   = "SLUICE_TEST_GUEST"       // the program that is the guest's init
+	sourcesEnv = "SLUICE_TEST_SOURCES"     // a tree of a few hundred source files
 	problemEnv = "SLUICE_TEST_UML_PROBLEM" // why there is no kernel
 )
 
@@ -128,6 +130,11 @@ func Prepare() error {
 		return err
 	}
 	os.Setenv(guestEnv, guest)
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return fmt.Errorf("go env GOROOT: %w", err)
+	}
+	os.Setenv(sourcesEnv, filepath.Join(strings.TrimSpace(string(root)), "src/net"))
 	u, err := fetchUML()
 	if err != nil {
 		return os.Setenv(problemEnv, err.Error())
