@@ -76,10 +76,11 @@ type OpenArgs struct {
 	Deleg    Stateid   // of ClaimDelegateCur, ClaimDelegCurFH
 	Previous DelegType // of ClaimPrevious
 	Want     Want
-	WantXor  bool // OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION (RFC 9754)
-	WantTime bool // OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS (RFC 9754)
-	Regular  bool // only regular files are delegated
-	Pin      Pin  // kept for as long as the open; taken over in any case, nil is allowed
+	WantXor  bool   // OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION (RFC 9754)
+	WantTime bool   // OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS (RFC 9754)
+	Regular  bool   // only regular files are delegated
+	Change   uint64 // the file's change attribute, for CB_GETATTR
+	Pin      Pin    // kept for as long as the open; taken over in any case, nil is allowed
 }
 
 // OpenRes is the answer to an OPEN.
@@ -181,6 +182,7 @@ type UnlockArgs struct {
 
 // DelegAttrs are what the holder of a write delegation says of its file (CB_GETATTR).
 type DelegAttrs struct {
+	Modified  bool // set by State: Change is not what it was when the delegation was given out
 	HasSize   bool
 	Size      uint64
 	HasChange bool
@@ -203,6 +205,5 @@ type NLMLockArgs struct {
 	Type           LockType
 	Offset, Length uint64
 	Reclaim        bool
-	Wait           *Waiter // block: queued when the lock is not free
-	Cookie         any     // the caller's own, handed to Granted
+	Wait           *Waiter // block: queued when the lock is not free; a new one each time, with Granted set
 }

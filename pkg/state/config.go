@@ -18,18 +18,20 @@ type Config struct {
 
 	MaxClients     int    // records, confirmed or not [4096]
 	MaxSessions    int    // per client [64]
-	MaxSlots       int    // per session [64]
+	MaxSlots       int    // per session [256]
 	MaxConns       int    // per session [64]
 	MaxOpens       int    // open stateids per client [65536]
-	MaxOwners      int    // open and lock owners per client [65536]
+	MaxOwners      int    // open and lock owners per client [16384]
 	MaxLocks       int    // byte ranges per client or NLM host [65536]
 	MaxWaiters     int    // blocked lock requests per client or NLM host [1024]
 	MaxDelegations int    // in all [16384]
-	MaxReplyCache  int64  // bytes reserved for the slots' cached replies, in all [64 MiB]
-	MaxCachedReply uint32 // largest ca_maxresponsesize_cached granted [16 KiB]
+	MaxReplyCache  int64  // bytes reserved for the slots' cached replies, in all [256 MiB]
+	MaxCachedReply uint32 // largest ca_maxresponsesize_cached granted [4 KiB]
 	MaxRequest     uint32 // largest ca_maxrequestsize granted [1 MiB + 4 KiB]
 	MaxResponse    uint32 // largest ca_maxresponsesize granted [1 MiB + 4 KiB]
 	MaxOps         uint32 // largest ca_maxoperations granted [64]
+
+	ForceGrace bool // grace even without recorded clients, for its whole length: NLM has hosts to hear from
 
 	Now       func() int64 // monotonic nanoseconds [time since start]
 	Recovery  Recovery     // stable storage of client records [none: no grace, no reclaim]
@@ -110,4 +112,41 @@ type Recovery interface {
 type RecoveryRecord struct {
 	Owner []byte // nfs_client_id4.id or client_owner4.co_ownerid
 	Minor uint8  // 0: will not send RECLAIM_COMPLETE
+}
+
+func (c *Config) fill() {
+	def := func(p *int, v int) {
+		if *p <= 0 {
+			*p = v
+		}
+	}
+	if c.Lease <= 0 {
+		c.Lease = 90 * time.Second
+	}
+	if c.Grace <= 0 {
+		c.Grace = c.Lease
+	}
+	if c.Courtesy <= 0 {
+		c.Courtesy = 24 * time.Hour
+	}
+	def(&c.MaxClients, 4096)
+	def(&c.MaxSessions, 64)
+	def(&c.MaxSlots, 256)
+	def(&c.MaxConns, 64)
+	def(&c.MaxOpens, 65536)
+	def(&c.MaxOwners, 16384)
+	def(&c.MaxLocks, 65536)
+	def(&c.MaxWaiters, 1024)
+	def(&c.MaxDelegations, 16384)
+	if c.MaxReplyCache <= 0 {
+		c.MaxReplyCache = 256 << 20
+	}
+	for _, d := range []struct {
+		p *uint32
+		v uint32
+	}{{&c.MaxCachedReply, 4096}, {&c.MaxRequest, 1<<20 + 4096}, {&c.MaxResponse, 1<<20 + 4096}, {&c.MaxOps, 64}} {
+		if *d.p == 0 {
+			*d.p = d.v
+		}
+	}
 }

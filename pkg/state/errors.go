@@ -18,7 +18,8 @@ const (
 	ErrReclaimBad
 	ErrReclaimConflict
 	ErrCompleteAlready
-	ErrDenied // a byte-range lock conflicts
+	ErrDenied  // a byte-range lock conflicts
+	ErrBlocked // NLM: queued
 	ErrDeadlock
 	ErrLocked      // I/O against a share denial
 	ErrShareDenied // OPEN against a share
@@ -54,6 +55,7 @@ const (
 	ErrConnBinding  // CONN_BINDING_NOT_ENFORCED
 	ErrTooSmall
 	ErrReqTooBig
+	ErrTooManyOps
 	ErrResource
 	ErrNoSpace
 	ErrEncrAlg // ENCR_ALG_UNSUPP
@@ -68,7 +70,7 @@ var errNames = [NumErrs]string{
 	errNone: "no error", ErrWouldBlock: "would block", ErrReplay: "replay", ErrDelay: "try again later",
 	ErrGrace: "grace period", ErrNoGrace: "no grace period", ErrReclaimBad: "nothing to reclaim",
 	ErrReclaimConflict: "reclaim conflicts", ErrCompleteAlready: "reclaim was complete already",
-	ErrDenied: "lock conflicts", ErrDeadlock: "deadlock", ErrLocked: "share denied to I/O", ErrShareDenied: "share denied",
+	ErrDenied: "lock conflicts", ErrBlocked: "waiting for the lock", ErrDeadlock: "deadlock", ErrLocked: "share denied to I/O", ErrShareDenied: "share denied",
 	ErrOpenMode: "not open in this mode", ErrLocksHeld: "locks held", ErrLockRange: "lock range not supported",
 	ErrBadRange: "bad lock range", ErrInval: "invalid argument", ErrBadStateid: "bad stateid", ErrOldStateid: "old stateid",
 	ErrStaleStateid: "stale stateid", ErrExpired: "lease expired", ErrAdminRevoked: "revoked by the administrator",
@@ -78,7 +80,7 @@ var errNames = [NumErrs]string{
 	ErrCBPathDown: "callback path down", ErrBadSession: "bad session", ErrBadSlot: "bad slot",
 	ErrBadHighSlot: "bad highest slot", ErrSeqMisordered: "sequence misordered", ErrRetryUncached: "reply was not cached",
 	ErrSeqFalseRetry: "false retry", ErrDeadSession: "dead session", ErrConnNotBound: "connection not bound to session",
-	ErrConnBinding: "connection binding not enforced", ErrTooSmall: "too small", ErrReqTooBig: "request too big",
+	ErrConnBinding: "connection binding not enforced", ErrTooSmall: "too small", ErrReqTooBig: "request too big", ErrTooManyOps: "too many operations",
 	ErrResource: "out of resources", ErrNoSpace: "limit reached", ErrEncrAlg: "encryption algorithm not supported",
 	ErrHashAlg: "hash algorithm not supported", ErrNotSupp: "not supported", ErrRejectDeleg: "delegation rejected",
 }

@@ -77,16 +77,32 @@ type Call struct {
 	// Client is the session's client after Sequence. For 4.0 it stays nil.
 	Client *Client
 
-	session *Session
-	slot    *slot
-	owner   *owner // 4.0: the owner whose seqid the running operation uses
-	open    openInFlight
-	replay  []byte
+	known        ClientID // 4.0: whose id or stateid the COMPOUND has shown so far
+	session      *Session
+	slot         *slot
+	owner        *owner // 4.0: whose seqid the running operation uses
+	newLockOwner *owner // 4.0: of a LOCK that makes one
+	open         openInFlight
+	replayed     bool
+	replay       []byte
+	replayFH     []byte
+}
+
+// ClientID is the caller's client id: the session's client, or for 4.0 the one whose client id or stateid an earlier
+// operation of the COMPOUND has shown, as in Linux; 0 when nobody is known. View hands it to the Guard.
+func (c *Call) ClientID() ClientID {
+	if c.Client != nil {
+		return c.Client.id
+	}
+	return c.known
 }
 
 // Replay is the reply that the operation got the first time, status word included; valid until the next operation. An
 // empty one means that it was too long to be kept: answer ErrBadSeqid.
 func (c *Call) Replay() []byte { return c.replay }
+
+// ReplayFH is the current file handle that the replayed OPEN left; empty for other operations.
+func (c *Call) ReplayFH() []byte { return c.replayFH }
 
 // Session is the session that Sequence found, or nil.
 func (c *Call) Session() *Session { return c.session }

@@ -1,0 +1,121 @@
+// A set of byte-range locks: pure, with no idea of files or clients. POSIX rules: an owner's locks never meet, setting a
+// range replaces what the owner had there, neighbours of one type are one.
+
+package state
+
+import (
+	"math"
+	"sort"
+)
+
+// byteRange is a range of bytes; end is inclusive.
+type byteRange struct{ start, end uint64 }
+
+// toRange makes a range of the protocols' offset and length; 2^64-1 means to the end of the file. ErrInval: no bytes, or
+// past 2^64-1 (RFC 7530 16.10.4).
+func toRange(offset, length uint64) (byteRange, error) {
+	switch {
+	case length == math.MaxUint64:
+		return byteRange{offset, math.MaxUint64}, nil
+	case length == 0 || length-1 > math.MaxUint64-offset:
+		return byteRange{}, ErrInval
+	}
+	return byteRange{offset, offset + length - 1}, nil
+}
+
+func (r byteRange) meets(o byteRange) bool { return r.start <= o.end && o.start <= r.end }
+
+type rangeLock struct {
+	byteRange
+	typ LockType
+}
+
+// lockSet holds, for each owner, its locks by start. The zero value is empty.
+type lockSet[Owner comparable] struct {
+	owners map[Owner][]rangeLock
+}
+
+// first gives the index of the owner's first lock that ends at or after at.
+func first(locks []rangeLock, at uint64) int {
+	return sort.Search(len(locks), func(i int) bool { return locks[i].end >= at })
+}
+
+// conflict finds a lock of another owner in the way: of those, one with the lowest start.
+func (s *lockSet[Owner]) conflict(owner Owner, r byteRange, typ LockType) (who Owner, l rangeLock, found bool) {
+	for o, locks := range s.owners {
+		if o == owner {
+			continue
+		}
+		for i := first(locks, r.start); i < len(locks) && locks[i].start <= r.end; i++ {
+			if typ == WriteLock || locks[i].typ == WriteLock {
+				if !found || locks[i].start < l.start {
+					who, l, found = o, locks[i], true
+				}
+				break
+			}
+		}
+	}
+	return who, l, found
+}
+
+// set gives a range a type, or takes it away with typ 0. It returns how many locks the owner has more (or fewer).
+func (s *lockSet[Owner]) set(owner Owner, r byteRange, typ LockType) (delta int) {
+	old := s.owners[owner]
+	from := r.start
+	if from > 0 && typ != 0 {
+		from-- // a neighbour before may join
+	}
+	i := first(old, from)
+	j := i
+	joined := rangeLock{r, typ}
+	var put [3]rangeLock // what stands in the place of old[i:j]
+	n := 0
+	keep := func(l rangeLock) { put[n] = l; n++ }
+	var tail rangeLock
+	for ; j < len(old); j++ {
+		l := old[j]
+		if l.start > r.end && (typ == 0 || r.end == math.MaxUint64 || l.start > r.end+1) {
+			break
+		}
+		if l.typ == typ { // overlapping or touching: one
+			joined.start, joined.end = min(joined.start, l.start), max(joined.end, l.end)
+			continue
+		}
+		if l.end < r.start { // touches, of another type
+			keep(l)
+			continue
+		}
+		if l.start > r.end {
+			break
+		}
+		if l.start < r.start {
+			keep(rangeLock{byteRange{l.start, r.start - 1}, l.typ})
+		}
+		if l.end > r.end {
+			tail = rangeLock{byteRange{r.end + 1, l.end}, l.typ}
+		}
+	}
+	if typ != 0 {
+		keep(joined)
+	}
+	if tail.typ != 0 {
+		keep(tail)
+	}
+	locks := make([]rangeLock, 0, len(old)-(j-i)+n)
+	locks = append(append(append(locks, old[:i]...), put[:n]...), old[j:]...)
+	delta = len(locks) - len(old)
+	switch {
+	case len(locks) == 0:
+		delete(s.owners, owner)
+	case s.owners == nil:
+		s.owners = map[Owner][]rangeLock{owner: locks}
+	default:
+		s.owners[owner] = locks
+	}
+	return delta
+}
+
+// count is how many locks an owner has.
+func (s *lockSet[Owner]) count(owner Owner) int { return len(s.owners[owner]) }
+
+func (s *lockSet[Owner]) empty() bool { return len(s.owners) == 0 }
