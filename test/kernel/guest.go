@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -302,13 +303,17 @@ func (c *console) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+var chatter = regexp.MustCompile(`^(SELinux:|mmapper_init|Failed to initialize ubd|uml-vector |reboot: System halted)`)
+
 // tail is the end of the console without the chatter of every boot.
 func (c *console) tail() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var b strings.Builder
 	for s := bufio.NewScanner(bytes.NewReader(c.text)); s.Scan(); {
-		fmt.Fprintln(&b, strings.TrimRight(s.Text(), "\r"))
+		if !chatter.MatchString(s.Text()) {
+			fmt.Fprintln(&b, strings.TrimRight(s.Text(), "\r"))
+		}
 	}
 	return b.String()
 }
