@@ -231,42 +231,58 @@ func TestManyCreatesShareSyncs(t *testing.T) {
 	}
 }
 
-// Exact wcc: whatever runs at the same time, the attributes around each of our changes of a directory form a chain.
-func TestDirectoryChangesAreAChain(t *testing.T) {
+// Exact wcc: whatever runs at the same time, a pair of attributes around a change has no other change in between.
+func TestDirectoryChangesAreExact(t *testing.T) {
 	d := exportDir(t)
+	mountFS(t, "tmpfs", d, "tmpfs", 0, "mode=777")
 	b := newBench(t, d+" *(rw,async,no_root_squash)\n")
-	type step struct{ before, after uint64 }
+	type step struct {
+		before, after uint64
+		exact         bool
+	}
 	var mu sync.Mutex
 	var steps []step
-	var wg sync.WaitGroup
-	for i := range 6 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			b.as(0, 0, func(u *user) {
-				root := u.mount(d)
-				for j := range 40 {
-					ok(t, "create", u.do(root, func(v *View, n Node) error {
-						_, c, err := v.Create(n, []byte(fmt.Sprintf("f%d-%d", i, j)), Guarded, [8]byte{}, &SetAttr{})
-						mu.Lock()
-						steps = append(steps, step{c.Before.Change, c.After.Change})
-						mu.Unlock()
-						return err
-					}))
-				}
-			})
-		}()
-	}
-	wg.Wait()
-	slices.SortFunc(steps, func(a, b step) int {
-		if a.before != b.before {
-			return int(int64(a.before - b.before))
+	run := func(threads, each int) {
+		var wg sync.WaitGroup
+		for i := range threads {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				b.as(0, 0, func(u *user) {
+					root := u.mount(d)
+					for j := range each {
+						ok(t, "create", u.do(root, func(v *View, n Node) error {
+							_, c, err := v.Create(n, fmt.Appendf(nil, "%d-%d-%d", threads, i, j), Guarded, [8]byte{}, &SetAttr{})
+							mu.Lock()
+							steps = append(steps, step{c.Before.Change, c.After.Change, c.BeforeOK})
+							mu.Unlock()
+							return err
+						}))
+					}
+				})
+			}()
 		}
-		return int(int64(a.after - b.after))
-	})
-	for i := 1; i < len(steps); i++ {
-		if steps[i].before != steps[i-1].after {
-			t.Fatalf("step %d begins at %d, the one before ended at %d", i, steps[i].before, steps[i-1].after)
+		wg.Wait()
+	}
+	run(1, 50)
+	for i, s := range steps {
+		if !s.exact || s.before >= s.after || i > 0 && s.before != steps[i-1].after {
+			t.Fatalf("alone: step %d of %+v", i, steps[:i+1])
 		}
 	}
+	steps = nil
+	run(6, 300)
+	exact := 0
+	for i, s := range steps {
+		if !s.exact {
+			continue
+		}
+		exact++
+		for j, o := range steps {
+			if i != j && o.after > s.before && o.after < s.after {
+				t.Fatalf("%+v claims to be exact, and %+v is in between", s, o)
+			}
+		}
+	}
+	t.Logf("%d of %d pairs exact", exact, len(steps))
 }

@@ -3,7 +3,7 @@
 //	0      version (1)
 //	1      type of the kernel's file handle, its low byte
 //	2      length of the kernel's file handle, at most 40
-//	3      flags: bit 0, the kernel's handle is connectable (names the parent too; exports with subtree_check)
+//	3      flags of the kernel's handle type: 1 connectable (names the parent too; exports with subtree_check), 2 directory
 //	4-7    export, see exportID
 //	8-15   file system, see fsid.go
 //	16-23  SipHash-2-4 of all other bytes under the server's key
@@ -24,13 +24,14 @@ import (
 )
 
 const (
-	handleVersion   = 1
-	handleHeader    = 24
-	maxHandle       = 64 // NFS3_FHSIZE
-	maxKernelBytes  = maxHandle - handleHeader
-	flagConnectable = 1
+	handleVersion  = 1
+	handleHeader   = 24
+	maxHandle      = 64 // NFS3_FHSIZE
+	maxKernelBytes = maxHandle - handleHeader
 
-	typeConnectable = 0x10000 // FILEID_IS_CONNECTABLE in the kernel's handle_type
+	// The kernel's handle_type has its own flags (Linux 6.13) above the file system's type.
+	typeFlags = 0x30000 // FILEID_IS_CONNECTABLE, FILEID_IS_DIR
+	flagShift = 16
 )
 
 // Handle is a file handle as it goes over the wire.
@@ -54,10 +55,7 @@ func (k *HandleKey) encode(h *Handle, export uint32, fs uint64, key *filecache.K
 	h.b[0] = handleVersion
 	h.b[1] = byte(key.Type)
 	h.b[2] = key.Len
-	h.b[3] = 0
-	if key.Type&typeConnectable != 0 {
-		h.b[3] = flagConnectable
-	}
+	h.b[3] = byte(key.Type & typeFlags >> flagShift)
 	binary.BigEndian.PutUint32(h.b[4:], export)
 	binary.BigEndian.PutUint64(h.b[8:], fs)
 	clear(h.b[16:24])
@@ -67,7 +65,7 @@ func (k *HandleKey) encode(h *Handle, export uint32, fs uint64, key *filecache.K
 
 // decode checks a handle from the wire and takes it apart; key.FS is left alone. tmp is scratch. The error is ErrBadHandle.
 func (k *HandleKey) decode(tmp *Handle, fh []byte, key *filecache.Key) (export uint32, fs uint64, err error) {
-	if len(fh) < handleHeader || len(fh) > maxHandle || fh[0] != handleVersion || int(fh[2]) != len(fh)-handleHeader || fh[3]&^flagConnectable != 0 {
+	if len(fh) < handleHeader || len(fh) > maxHandle || fh[0] != handleVersion || int(fh[2]) != len(fh)-handleHeader || fh[3]&^(typeFlags>>flagShift) != 0 {
 		return 0, 0, ErrBadHandle
 	}
 	tmp.Len = uint8(copy(tmp.b[:], fh))
@@ -75,10 +73,7 @@ func (k *HandleKey) decode(tmp *Handle, fh []byte, key *filecache.Key) (export u
 	if binary.BigEndian.Uint64(fh[16:]) != k.mac(tmp.b[:tmp.Len]) {
 		return 0, 0, ErrBadHandle
 	}
-	key.Type = int32(fh[1])
-	if fh[3] != 0 {
-		key.Type |= typeConnectable
-	}
+	key.Type = int32(fh[1]) | int32(fh[3])<<flagShift
 	key.Len = fh[2]
 	n := copy(key.Bytes[:], fh[handleHeader:])
 	clear(key.Bytes[n:])
@@ -87,7 +82,7 @@ func (k *HandleKey) decode(tmp *Handle, fh []byte, key *filecache.Key) (export u
 
 // keyOf makes a cache key of the kernel handle in fh; false if it does not fit a Handle.
 func keyOf(fh *kernelHandle, fs uint64, key *filecache.Key) bool {
-	if fh.n > maxKernelBytes || fh.typ&^(0xff|typeConnectable) != 0 {
+	if fh.n > maxKernelBytes || fh.typ&^(0xff|typeFlags) != 0 {
 		return false
 	}
 	key.FS, key.Type, key.Len = fs, fh.typ, uint8(fh.n)
@@ -100,4 +95,9 @@ func keyOf(fh *kernelHandle, fs uint64, key *filecache.Key) bool {
 func handleOf(key *filecache.Key, fh *kernelHandle) {
 	fh.n, fh.typ = uint32(key.Len), key.Type
 	copy(fh.b[:], key.Bytes[:key.Len])
+}
+
+// sameFile tells whether two keys of one mount are the same file's, whatever they say of its parent.
+func sameFile(a, b *filecache.Key) bool {
+	return a.Len == b.Len && (a.Type^b.Type)&^typeFlags == 0 && a.Bytes == b.Bytes
 }

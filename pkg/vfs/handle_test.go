@@ -34,7 +34,7 @@ func TestHandleLayout(t *testing.T) {
 	}
 	// The largest kernel handle fits in NFS3_FHSIZE.
 	key.Len = maxKernelBytes
-	key.Type |= typeConnectable
+	key.Type |= typeFlags
 	k.encode(&h, 1, 2, &key)
 	if h.Len != 64 {
 		t.Errorf("the largest handle has %d bytes", h.Len)

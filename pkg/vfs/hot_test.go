@@ -3,8 +3,12 @@
 package vfs
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"sluice/pkg/dataio"
@@ -144,5 +148,41 @@ func BenchmarkHot(b *testing.B) {
 				}
 			})
 		})
+	}
+}
+
+// BenchmarkCreate makes files on a given number of threads, on exports with sync and async.
+func BenchmarkCreate(b *testing.B) {
+	for _, opt := range []string{"async", "sync"} {
+		for _, threads := range []int{1, 8, 64} {
+			b.Run(fmt.Sprintf("%s/%d", opt, threads), func(b *testing.B) {
+				d := ext4Dir(b, 64<<20)
+				s := newBench(b, d+" *(rw,no_root_squash,"+opt+")\n")
+				var next atomic.Int64
+				var wg sync.WaitGroup
+				start := make(chan struct{})
+				for range threads {
+					wg.Add(1)
+					go func() {
+						defer wg.Done()
+						s.as(1000, 1000, func(u *user) {
+							root := u.mount(d)
+							<-start
+							for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+								_, _, err := u.create(root, strconv.FormatInt(i, 10), 0o644)
+								ok(b, "create", err)
+							}
+						})
+					}()
+				}
+				b.ResetTimer()
+				close(start)
+				wg.Wait()
+				b.StopTimer()
+				if st := s.ns.DurableStats(); st.Syncs > 0 {
+					b.ReportMetric(float64(st.Changes)/float64(st.Syncs), "changes/sync")
+				}
+			})
+		}
 	}
 }

@@ -1,12 +1,14 @@
-// What makes wcc data exact with respect to our own calls. Both parts are striped by the file's identity, so that their
-// size is fixed; files that share a stripe only get in each other's way.
+// What makes wcc data exact with respect to our own calls: spans. An operation that changes a file or directory enters a
+// span around reading the attributes before, the change, and reading the attributes after. Of operations that overlap none
+// knows which attributes were between them, and a client that took such a pair for exact would keep what another client's
+// operation has changed. So they answer without the first half (RFC 1813 2.6 lets a server leave it out, and the client then
+// distrusts its cache, as it has to here).
 //
-// Directories have locks: an operation that changes one reads its attributes before and after without another of ours in
-// between. Nothing waits for stable storage while it holds one.
+// A lock would give exact pairs always, but threads that wait for one another at it cost more than the changes themselves,
+// and the kernel has its own. Only SETATTR takes one, since its guard must hold while it works.
 //
-// Files have spans: writes run side by side, but of those that overlap none knows which attributes were between them. A
-// client that took such a pair for exact would keep data that another client's write has changed, so they answer without
-// the first half.
+// Both are striped by the file's identity, so that their size is fixed; files that share a stripe only get in each other's
+// way.
 
 package vfs
 
@@ -52,44 +54,13 @@ func (s *spans) end(k *filecache.Key, span uint64) bool {
 	return alone
 }
 
-// held is a locked stripe, or two.
-type held struct{ a, b *sync.Mutex }
-
-func (h held) unlock() {
-	h.a.Unlock()
-	if h.b != nil {
-		h.b.Unlock()
-	}
-}
-
-// lock takes the locks of one or two files, in an order that all agree on. Where the caller may not sleep it only tries.
-func (v *View) lock(k1, k2 *filecache.Key) (held, error) {
-	l := &v.ns.locks
-	i, j := stripe(k1), -1
-	if k2 != nil {
-		if j = stripe(k2); j == i {
-			j = -1
-		} else if j < i {
-			i, j = j, i
-		}
-	}
-	h := held{a: &l[i].Mutex}
-	if j >= 0 {
-		h.b = &l[j].Mutex
-	}
+// lock takes the lock of a file. Where the caller may not sleep it only tries.
+func (v *View) lock(k *filecache.Key) (*sync.Mutex, error) {
+	mu := &v.ns.locks[stripe(k)].Mutex
 	if v.c.MayBlock {
-		h.a.Lock()
-		if h.b != nil {
-			h.b.Lock()
-		}
-		return h, nil
+		mu.Lock()
+	} else if !mu.TryLock() {
+		return nil, ErrWouldBlock
 	}
-	if !h.a.TryLock() {
-		return held{}, ErrWouldBlock
-	}
-	if h.b != nil && !h.b.TryLock() {
-		h.a.Unlock()
-		return held{}, ErrWouldBlock
-	}
-	return h, nil
+	return mu, nil
 }

@@ -46,6 +46,7 @@ type fsMount struct {
 	dev     uint64
 	magic   int64
 
+	connect bool // handles name the parent, and are only good below fd's directory (subtree_check)
 	local   bool // statx of an open file cannot sleep
 	dirSync bool // fsync of a directory covers files just made in it
 	gate    gate
@@ -249,6 +250,13 @@ func (t *tree) open(pathFD int, isRoot bool) (_ *fsMount, err error) {
 		return nil, fmt.Errorf("file handles of its file system (%s) have %d bytes, and %d fit", fsTypeName(m.magic), th.fh.n, maxKernelBytes)
 	}
 	m.mntID = th.mntID
+	if t.connect {
+		e := th.nameToHandle(m.fd, []byte("."), atHandleConnect)
+		if m.connect = e == 0; e != 0 {
+			t.ns.cfg.Log.Warn().Str("export", t.export.Path).Msgf("subtree_check has no effect: it takes Linux 6.13 and a file system whose handles can name the parent, and this is %s", fsTypeName(m.magic))
+		}
+		handleOf(&m.root, &th.fh)
+	}
 	fd, e := th.openByHandle(m.fd, unix.O_PATH)
 	switch e {
 	case 0:

@@ -457,3 +457,68 @@ func TestMountPaths(t *testing.T) {
 		}
 	})
 }
+
+// TestSubtreeCheck: with subtree_check, a handle is only good while its file is below the exported directory.
+func TestSubtreeCheck(t *testing.T) {
+	for _, opts := range []string{"rw,no_root_squash", "rw,no_root_squash,subtree_check", "rw,no_root_squash,subtree_check,crossmnt"} {
+		t.Run(opts, func(t *testing.T) {
+			fs := ext4Dir(t, 32<<20)
+			d := filepath.Join(fs, "exported")
+			os.MkdirAll(filepath.Join(d, "sub"), 0o777)
+			os.WriteFile(filepath.Join(d, "sub", "f"), []byte("data"), 0o644)
+			b := newBench(t, d+" *("+opts+")\n")
+			if strings.Contains(b.log.String(), "no effect") {
+				t.Skip("needs Linux 6.13 for subtree_check")
+			}
+			b.as(0, 0, func(u *user) {
+				root := u.mount(d)
+				sub, _, err := u.lookup(root, "sub")
+				ok(t, "lookup", err)
+				fh, _, err := u.lookup(sub, "f")
+				ok(t, "lookup", err)
+				up, _, err := u.lookup(sub, "..")
+				ok(t, "lookup ..", err)
+				up2, _, err := u.lookup(root, "..")
+				ok(t, "lookup .. of the root", err)
+				if string(up) != string(root) || string(up2) != string(root) {
+					t.Error("the root has more than one handle, or a parent")
+				}
+				forget := func() { b.cache.Purge(fsOf(b, d)) }
+				_, _, err = u.rename(sub, "f", root, "g")
+				ok(t, "rename", err)
+				_, err = u.getattr(fh)
+				ok(t, "a file that moved inside", err)
+				names, err := u.list(root, true, 2)
+				if err != nil || len(names) != 4 {
+					t.Errorf("list: %v %v", names, err)
+				}
+				fh, _, err = u.lookup(root, "g")
+				ok(t, "lookup", err)
+				ok(t, "remove", u.remove(root, "g"))
+				_, err = u.getattr(fh)
+				want(t, "a removed file", err, ErrStale)
+				fh, _, err = u.create(sub, "h", 0o644)
+				ok(t, "create", err)
+				forget()
+				_, err = u.getattr(fh)
+				ok(t, "a handle, not cached", err)
+				os.Rename(filepath.Join(d, "sub"), filepath.Join(fs, "outside"))
+				forget()
+				var wanted error
+				if strings.Contains(opts, "subtree") {
+					wanted = ErrStale
+				}
+				_, err = u.getattr(fh)
+				want(t, "a file that moved out", err, wanted)
+				_, err = u.getattr(sub)
+				want(t, "a directory that moved out", err, wanted)
+				forget()
+				if err := b.ns.Reload(mustSet(t, d+" *(rw,no_root_squash)\n")); err != nil {
+					t.Error(err)
+				}
+				_, err = u.getattr(fh)
+				ok(t, "without subtree_check", err)
+			})
+		})
+	}
+}

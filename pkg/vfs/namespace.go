@@ -175,6 +175,7 @@ func (n *Namespace) Reload(set *exports.Set) error {
 	}
 	n.table.Store(t)
 	n.memoGen.Add(1)
+	n.rebuildAliases()
 	for _, x := range old.all {
 		if now := t.byPath[x.cfg.Path]; now == nil || now.tree != x.tree {
 			x.tree.drop()

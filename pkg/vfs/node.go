@@ -164,7 +164,13 @@ func (v *View) node(fs uint64) (Node, error) {
 			}
 		}
 	}
+	if !m.local && !v.c.MayBlock {
+		return Node{}, ErrWouldBlock // asking it anything may mean asking a network
+	}
 	th.key.FS = m.cacheFS
+	if !m.connect {
+		th.key.Type &^= typeFlags // from when the export had subtree_check
+	}
 	f, ok := v.ns.cfg.Cache.Get(&th.key)
 	if !ok {
 		var err error
@@ -182,6 +188,9 @@ func (v *View) miss(m *fsMount) (*filecache.File, error) {
 		return nil, ErrWouldBlock
 	}
 	th := v.th
+	if m.connect && th.key.Type&typeFlags == 0 && th.key != m.root {
+		return nil, ErrStale // from before the export had subtree_check: nothing says that it is below
+	}
 	th.asServer()
 	start := nanotime()
 	fd, err := v.ns.cfg.Cache.Room(v.c.MayBlock, func() (int, error) {

@@ -67,7 +67,7 @@ func TestReaddir(t *testing.T) {
 				for _, c := range []struct {
 					plus    bool
 					perCall int
-				}{{false, 37}, {false, 5000}, {true, 100}} {
+				}{{false, 37}, {true, 700}} {
 					names, err := u.list(root, c.plus, c.perCall)
 					ok(t, "list", err)
 					seen := map[string]int{}
@@ -301,7 +301,7 @@ func TestFewDescriptors(t *testing.T) {
 			ok(t, what, err)
 		}
 		fhs := map[string][]byte{}
-		for i := range 1500 {
+		for i := range 500 {
 			name := "f" + strconv.Itoa(i)
 			call("create", func() (err error) { fhs[name], _, err = u.create(root, name, 0o644); return })
 		}

@@ -198,7 +198,7 @@ func fail(e unix.Errno) error {
 		return nil
 	case unix.ESTALE:
 		return ErrStale
-	case unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ETXTBSY:
+	case unix.EMFILE, unix.ENFILE, unix.ENOMEM:
 		return ErrJukebox
 	case unix.EOPNOTSUPP, unix.ENOSYS:
 		return ErrNotSupported

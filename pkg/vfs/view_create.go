@@ -1,9 +1,14 @@
 // CREATE, MKDIR, SYMLINK, MKNOD and LINK: what makes names.
 //
-// All but LINK run one plan (make): lock the directory, read its attributes, make the name under the caller's credentials,
-// read the attributes again, unlock; open what was made, set what could not be given when it was made, put it on stable
-// storage. The kernel checks permissions, gives set-group-ID directories' files their group, and applies default access
-// lists; threads have no umask, so that modes are the client's.
+// The plan: make the name under the caller's credentials, with the directory's attributes read before and after; open what
+// was made; set what could not be given when it was made; put it on stable storage. The kernel checks permissions, gives
+// set-group-ID directories' files their group, and applies default access lists; threads have no umask, so that modes are
+// the client's.
+//
+// A regular file is opened by the call that makes it. The others have to be found by their name afterwards, which may have
+// come to mean something else by then: so nothing is set on what is not of the right kind and owner. Once a name has been
+// made the call can no longer fail for want of a descriptor: the reply then goes without a handle, which RFC 1813 3.3.8
+// allows (post_op_fh3), and the client looks the name up.
 
 package vfs
 
@@ -27,9 +32,9 @@ func newName(dir Node, name []byte) error {
 	return checkName(name)
 }
 
-// make makes a name by mk, which gets the directory's descriptor and the name in th.name. extra is what to set afterwards;
-// nil for nothing.
-func (v *View) make(dir Node, name []byte, extra *SetAttr, mk func(fd uintptr) unix.Errno) (e Entry, c Change, err error) {
+// make makes a name of type t by mk, which gets the directory's descriptor and the name in th.name. extra is what to set
+// afterwards; nil for nothing.
+func (v *View) make(dir Node, name []byte, t Type, extra *SetAttr, mk func(fd uintptr) unix.Errno) (e Entry, c Change, err error) {
 	if err = newName(dir, name); err != nil {
 		return e, c, err
 	}
@@ -40,28 +45,32 @@ func (v *View) make(dir Node, name []byte, extra *SetAttr, mk func(fd uintptr) u
 	var found error
 	if err = v.changeDir(dir, &c, func() error {
 		cname(v.th.name[:], name)
-		if e := mk(uintptr(dir.f.PathFD())); e != 0 {
-			return v.stale(dir, e)
-		}
-		n, found = v.find(dir, name)
-		return nil
+		return v.stale(dir, mk(uintptr(dir.f.PathFD())))
 	}); err != nil {
 		return e, c, err
 	}
-	if (found == ErrWouldBlock || found == ErrJukebox) && !v.c.MayBlock {
-		// It has been made, so the call must not run again: here a service thread waits for a descriptor.
-		v.c.MayBlock = true
+	if n, found = v.find(dir, name); found == ErrWouldBlock || found == ErrJukebox {
+		mayBlock := v.c.MayBlock
+		v.c.MayBlock = true // the call must not run again: here a service thread waits
 		n, found = v.find(dir, name)
-		v.c.MayBlock = false
-	}
-	if found != nil {
-		// Without a handle the client looks the name up (RFC 1813 3.3.8, post_op_fh3).
-		if extra == nil || extra.empty() {
-			found = v.syncDir(dir)
-		}
-		return e, c, found
+		v.c.MayBlock = mayBlock
 	}
 	changed := extra != nil && !extra.empty()
+	if found == nil && (n.Type() != t || changed && (v.attr(n, &e.Attr) != nil || e.Attr.UID != v.uid)) {
+		found = ErrStale
+	}
+	return v.finish(dir, n, found, extra, c)
+}
+
+// finish sets and syncs what was made. found says why n is not known.
+func (v *View) finish(dir, n Node, found error, extra *SetAttr, c Change) (e Entry, _ Change, err error) {
+	changed := extra != nil && !extra.empty()
+	if found != nil {
+		if changed {
+			return e, c, ErrJukebox
+		}
+		return e, c, v.syncDir(dir)
+	}
 	if changed {
 		if err = v.attr(n, &e.Attr); err == nil {
 			err = v.setattr(n, extra, &e.Attr)
@@ -70,26 +79,93 @@ func (v *View) make(dir Node, name []byte, extra *SetAttr, mk func(fd uintptr) u
 	if serr := v.syncNew(dir, n, changed); err == nil {
 		err = serr
 	}
-	if err == nil {
-		if err = v.attr(n, &e.Attr); err == nil {
-			v.handle(&e.Handle, n)
-		}
+	if err != nil {
+		return Entry{}, c, err
 	}
-	return e, c, err
+	if v.attr(n, &e.Attr) == nil {
+		v.handle(&e.Handle, n)
+	}
+	return e, c, nil
 }
 
-// changeDir runs op on a directory, under the caller's credentials and with the directory's attributes around it.
-func (v *View) changeDir(dir Node, c *Change, op func() error) error {
-	l, err := v.lock(&dir.f.Key, nil)
-	if err != nil {
-		return err
+// makeFile makes a regular file.
+func (v *View) makeFile(dir Node, name []byte, mode uint32, extra *SetAttr) (e Entry, c Change, err error) {
+	th, m, cache := v.th, dir.m, v.ns.cfg.Cache
+	if m.connect {
+		return v.make(dir, name, TypeReg, extra, func(fd uintptr) unix.Errno { return th.mknod(fd, unix.S_IFREG|mode, 0) })
 	}
+	if err = newName(dir, name); err != nil {
+		return e, c, err
+	}
+	if err = v.begin(m); err != nil {
+		return e, c, err
+	}
+	fd := -1
+	if err = v.changeDir(dir, &c, func() (err error) {
+		fd, err = cache.Room(v.c.MayBlock, func() (int, error) {
+			cname(th.name[:], name)
+			for {
+				fd, _, e := unix.Syscall6(unix.SYS_OPENAT, uintptr(dir.f.PathFD()), uintptr(unsafe.Pointer(&th.name[0])),
+					unix.O_CREAT|unix.O_EXCL|unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, uintptr(mode), 0, 0)
+				if e == 0 {
+					return int(fd), nil
+				}
+				if e != unix.EINTR {
+					return -1, e
+				}
+			}
+		})
+		if err == unix.EAGAIN {
+			return ErrWouldBlock
+		}
+		return v.stale(dir, errnoOf(err))
+	}); err != nil {
+		return e, c, err
+	}
+	n, found := v.ofNew(fd, dir)
+	unix.Close(fd)
+	return v.finish(dir, n, found, extra, c)
+}
+
+// ofNew caches a file just made in dir, of which fd is a descriptor.
+func (v *View) ofNew(fd int, dir Node) (Node, error) {
+	th, m := v.th, dir.m
+	if e := th.fdToHandle(fd, 0); e != 0 {
+		return Node{}, fail(e)
+	}
+	if th.mntID != m.mntID || !v.foundKey(m) {
+		return Node{}, ErrNotSupported
+	}
+	path, err := v.ns.cfg.Cache.Room(true, func() (int, error) {
+		path, e := th.reopen(fd, unix.O_PATH)
+		if e != 0 {
+			return -1, e
+		}
+		return path, nil
+	})
+	if err != nil {
+		return Node{}, fail(errnoOf(err))
+	}
+	f, err := v.adopt(path, m)
+	if err != nil {
+		return Node{}, err
+	}
+	th.hold(f)
+	return Node{f, m, dir.exp}, nil
+}
+
+// changeDir runs op, which changes a directory, under the caller's credentials and with the directory's attributes around
+// it.
+func (v *View) changeDir(dir Node, c *Change, op func() error) error {
 	start := nanotime()
+	span := v.ns.spans.begin(&dir.f.Key)
 	c.BeforeOK = v.attr(dir, &c.Before) == nil
 	v.become()
-	err = op()
+	err := op()
 	c.AfterOK = v.attr(dir, &c.After) == nil
-	l.unlock()
+	if !v.ns.spans.end(&dir.f.Key, span) {
+		c.Before, c.BeforeOK = Attr{}, false
+	}
 	if !v.c.MayBlock {
 		dir.m.gate.done(v.th, start)
 	}
@@ -144,7 +220,7 @@ func (v *View) Create(dir Node, name []byte, how CreateHow, verf [8]byte, s *Set
 			extra.SetSize = false
 		}
 	}
-	e, c, err := v.make(dir, name, extra, func(fd uintptr) unix.Errno { return v.th.mknod(fd, unix.S_IFREG|mode, 0) })
+	e, c, err := v.makeFile(dir, name, mode, extra)
 	if err != unix.EEXIST || how == Guarded || isDot(name) || isDotDot(name) {
 		return e, c, err
 	}
@@ -186,7 +262,7 @@ func (v *View) Create(dir Node, name []byte, how CreateHow, verf [8]byte, s *Set
 // Mkdir makes a directory.
 func (v *View) Mkdir(dir Node, name []byte, s *SetAttr) (Entry, Change, error) {
 	mode := modeOf(s)
-	return v.make(dir, name, v.extras(s), func(fd uintptr) unix.Errno {
+	return v.make(dir, name, TypeDir, v.extras(s), func(fd uintptr) unix.Errno {
 		for {
 			_, _, e := unix.Syscall(unix.SYS_MKDIRAT, fd, uintptr(unsafe.Pointer(&v.th.name[0])), uintptr(mode))
 			if e != unix.EINTR {
@@ -204,7 +280,7 @@ func (v *View) Symlink(dir Node, name, target []byte, s *SetAttr) (Entry, Change
 	if len(target) == 0 || bytes.IndexByte(target, 0) >= 0 {
 		return Entry{}, Change{}, unix.EINVAL
 	}
-	return v.make(dir, name, v.extras(s), func(fd uintptr) unix.Errno {
+	return v.make(dir, name, TypeLnk, v.extras(s), func(fd uintptr) unix.Errno {
 		cname(v.th.name2[:], target)
 		for {
 			_, _, e := unix.Syscall(unix.SYS_SYMLINKAT, uintptr(unsafe.Pointer(&v.th.name2[0])), fd, uintptr(unsafe.Pointer(&v.th.name[0])))
@@ -232,7 +308,7 @@ func (v *View) Mknod(dir Node, name []byte, t Type, major, minor uint32, s *SetA
 	default:
 		return Entry{}, Change{}, ErrBadType
 	}
-	return v.make(dir, name, v.extras(s), func(fd uintptr) unix.Errno { return v.th.mknod(fd, mode, dev) })
+	return v.make(dir, name, t, v.extras(s), func(fd uintptr) unix.Errno { return v.th.mknod(fd, mode, dev) })
 }
 
 // Link makes a hard link to n.

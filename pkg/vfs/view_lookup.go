@@ -80,7 +80,7 @@ func (v *View) find(dir Node, name []byte) (Node, error) {
 		return Node{}, v.stale(dir, e)
 	case th.mntID != m.mntID:
 		return v.cross(dir, name)
-	case !keyOf(&th.fh, m.cacheFS, &th.key):
+	case !v.foundKey(m):
 		return Node{}, ErrNotSupported
 	}
 	f, ok := v.ns.cfg.Cache.Get(&th.key)
@@ -94,16 +94,31 @@ func (v *View) find(dir Node, name []byte) (Node, error) {
 	return Node{f, m, dir.exp}, nil
 }
 
+// handleFlags is what name_to_handle_at has to be told for names in a directory.
 func (n Node) handleFlags() int {
-	if n.exp.tree.connect {
+	if n.m.connect {
 		return atHandleConnect
 	}
 	return 0
 }
 
+// foundKey makes th.key of the handle of a name that was just found on m. The root has one key, however it was found.
+func (v *View) foundKey(m *fsMount) bool {
+	if !keyOf(&v.th.fh, m.cacheFS, &v.th.key) {
+		return false
+	}
+	if m.connect && sameFile(&v.th.key, &m.root) {
+		v.th.key = m.root
+	}
+	return true
+}
+
 // findMiss opens a name that was just found to have the handle in th.key.
 func (v *View) findMiss(dir Node, name []byte) (*filecache.File, error) {
 	th, m := v.th, dir.m
+	if m.connect {
+		return v.missAsServer(m) // a handle that names the parent cannot be had from a descriptor, to compare it
+	}
 	fd, err := v.ns.cfg.Cache.Room(v.c.MayBlock, func() (int, error) {
 		fd, e := th.openat(dir.f.PathFD(), name, unix.O_PATH)
 		if e != 0 {
@@ -118,7 +133,6 @@ func (v *View) findMiss(dir Node, name []byte) (*filecache.File, error) {
 		return nil, fail(errnoOf(err))
 	}
 	// The name may have come to mean another file since: what counts is what was opened.
-	was := th.key
 	e := th.fdToHandle(fd, 0)
 	if e != 0 || th.mntID != m.mntID || !keyOf(&th.fh, m.cacheFS, &th.key) {
 		unix.Close(fd)
@@ -127,21 +141,12 @@ func (v *View) findMiss(dir Node, name []byte) (*filecache.File, error) {
 		}
 		return nil, ErrJukebox // just mounted over: the next try crosses
 	}
-	if dir.exp.tree.connect {
-		// Handles with a parent cannot be had from a descriptor. Same file, same name: the first handle holds.
-		var st unix.Stat_t
-		again := th.nameToHandle(dir.f.PathFD(), name, atHandleConnect)
-		if again != 0 || !keyOf(&th.fh, m.cacheFS, &th.key) || th.key != was || unix.Fstat(fd, &st) != nil {
-			unix.Close(fd)
-			return nil, ErrJukebox
-		}
-	}
 	return v.adopt(fd, m)
 }
 
 // in opens the file of the kernel handle in th.fh on mount m of export x.
 func (v *View) in(m *fsMount, x *export) (Node, error) {
-	if !keyOf(&v.th.fh, m.cacheFS, &v.th.key) {
+	if !v.foundKey(m) {
 		return Node{}, ErrNotSupported
 	}
 	return v.at(m, x)
@@ -151,16 +156,22 @@ func (v *View) in(m *fsMount, x *export) (Node, error) {
 func (v *View) at(m *fsMount, x *export) (Node, error) {
 	f, ok := v.ns.cfg.Cache.Get(&v.th.key)
 	if !ok {
-		err := v.th.runAsServer(func() (err error) {
-			f, err = v.miss(m)
-			return err
-		})
-		if err != nil {
+		var err error
+		if f, err = v.missAsServer(m); err != nil {
 			return Node{}, err
 		}
 	}
 	v.th.hold(f)
 	return Node{f, m, x}, nil
+}
+
+// missAsServer is miss in the middle of a walk: the thread comes back with the credentials it had.
+func (v *View) missAsServer(m *fsMount) (f *filecache.File, err error) {
+	err = v.th.runAsServer(func() error {
+		f, err = v.miss(m)
+		return err
+	})
+	return f, err
 }
 
 // cross goes on where a walk ended on another mount than its directory's: th.mntID and th.fh say where.

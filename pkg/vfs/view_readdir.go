@@ -134,14 +134,14 @@ func (v *View) detail(dir Node, d *DirEntry, plus bool) {
 		return
 	}
 	defer unix.Close(fd)
-	if dir.exp.tree.connect {
+	if m.connect {
 		if th.nameToHandle(dir.f.PathFD(), d.Name, atHandleConnect) != 0 {
 			return
 		}
 	} else if th.fdToHandle(fd, 0) != 0 {
 		return
 	}
-	if th.mntID != m.mntID || !keyOf(&th.fh, m.cacheFS, &th.key) || th.statx(fd, m.local) != 0 {
+	if th.mntID != m.mntID || !v.foundKey(m) || th.statx(fd, m.local) != 0 {
 		return
 	}
 	if th.stx.Ino != d.FileID && !isDotDot(d.Name) {

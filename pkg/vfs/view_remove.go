@@ -27,9 +27,10 @@ type victim struct {
 // takeOut finds the cached file of a name, if there is one, and closes its data descriptors. Credentials are the caller's.
 func (v *View) takeOut(dir Node, name []byte, spare *filecache.Key) (x victim) {
 	th := v.th
-	if th.nameToHandle(dir.f.PathFD(), name, dir.handleFlags()) != 0 || th.mntID != dir.m.mntID || !keyOf(&th.fh, dir.m.cacheFS, &x.key) {
+	if th.nameToHandle(dir.f.PathFD(), name, dir.handleFlags()) != 0 || th.mntID != dir.m.mntID || !v.foundKey(dir.m) {
 		return x
 	}
+	x.key = th.key
 	if spare != nil && *spare == x.key {
 		return x // a rename onto another name of the same file removes nothing
 	}
@@ -157,45 +158,45 @@ func (v *View) Rename(fromDir Node, from []byte, toDir Node, to []byte) (fc, tc 
 	if err = v.begin(fromDir.m); err != nil {
 		return fc, tc, err
 	}
-	th, same := v.th, fromDir.f == toDir.f
-	l, err := v.lock(&fromDir.f.Key, &toDir.f.Key)
-	if err != nil {
-		return fc, tc, err
-	}
-	start := nanotime()
-	fc.BeforeOK = v.attr(fromDir, &fc.Before) == nil
-	tc.BeforeOK = v.attr(toDir, &tc.Before) == nil
-	v.become()
-	var source filecache.Key
+	same := fromDir.f == toDir.f
 	var x victim
-	if e := th.nameToHandle(fromDir.f.PathFD(), from, fromDir.handleFlags()); e == 0 && keyOf(&th.fh, fromDir.m.cacheFS, &source) {
-		x = v.takeOut(toDir, to, &source)
+	op := func() error {
+		x, err = v.rename(fromDir, from, toDir, to)
+		return err
 	}
-	v.become()
+	if same {
+		err = v.changeDir(fromDir, &fc, op)
+		tc = fc
+	} else {
+		err = v.changeDir(fromDir, &fc, func() error { return v.changeDir(toDir, &tc, op) })
+	}
+	x.done(v, toDir, err == nil)
+	if err == nil {
+		err = v.syncDir(toDir)
+		if !same {
+			if e := v.syncDir(fromDir); err == nil {
+				err = e
+			}
+		}
+	}
+	return fc, tc, err
+}
+
+// rename is Rename's system call, and what goes before it.
+func (v *View) rename(fromDir Node, from []byte, toDir Node, to []byte) (x victim, err error) {
+	th := v.th
+	if e := th.nameToHandle(fromDir.f.PathFD(), from, fromDir.handleFlags()); e == 0 && v.foundKey(fromDir.m) {
+		source := th.key
+		x = v.takeOut(toDir, to, &source)
+		v.become()
+	}
 	cname(th.name[:], from)
 	cname(th.name2[:], to)
 	for {
 		_, _, e := unix.Syscall6(unix.SYS_RENAMEAT, uintptr(fromDir.f.PathFD()), uintptr(unsafe.Pointer(&th.name[0])),
 			uintptr(toDir.f.PathFD()), uintptr(unsafe.Pointer(&th.name2[0])), 0, 0)
 		if e != unix.EINTR {
-			err = v.stale(fromDir, e)
-			break
+			return x, v.stale(fromDir, e)
 		}
 	}
-	fc.AfterOK = v.attr(fromDir, &fc.After) == nil
-	tc.AfterOK = v.attr(toDir, &tc.After) == nil
-	l.unlock()
-	if !v.c.MayBlock {
-		fromDir.m.gate.done(th, start)
-	}
-	x.done(v, toDir, err == nil)
-	if err == nil {
-		err = v.syncDir(toDir)
-		if e := error(nil); !same {
-			if e = v.syncDir(fromDir); err == nil {
-				err = e
-			}
-		}
-	}
-	return fc, tc, err
 }

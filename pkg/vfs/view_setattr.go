@@ -18,7 +18,7 @@ func (v *View) Setattr(n Node, s *SetAttr) (c Change, err error) {
 	if err = v.begin(n.m); err != nil {
 		return c, err
 	}
-	l, err := v.lock(&n.f.Key, nil)
+	mu, err := v.lock(&n.f.Key)
 	if err != nil {
 		return c, err
 	}
@@ -34,7 +34,7 @@ func (v *View) Setattr(n Node, s *SetAttr) (c Change, err error) {
 	if !v.ns.spans.end(&n.f.Key, span) {
 		c.Before, c.BeforeOK = Attr{}, false
 	}
-	l.unlock()
+	mu.Unlock()
 	if err == nil && !s.empty() {
 		err = v.syncFile(n)
 	}
