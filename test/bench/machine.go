@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -42,6 +43,14 @@ func describe(o *options) machine {
 		m.Kernel = unix.ByteSliceToString(u.Release[:])
 	}
 	m.FileSystem = output("findmnt", "-n", "-o", "FSTYPE,OPTIONS", "-T", o.work)
+	if strings.HasPrefix(m.FileSystem, "ext4 ") { // what a sync costs depends on it
+		sys := "/sys/fs/ext4/" + filepath.Base(output("findmnt", "-n", "-o", "SOURCE", "-T", o.work))
+		if _, err := os.Stat(sys + "/journal_task"); err == nil {
+			m.FileSystem += ", with a journal"
+		} else if _, err := os.Stat(sys); err == nil {
+			m.FileSystem += ", without a journal"
+		}
+	}
 	m.Ganesha = output("dpkg-query", "-W", "-f", "nfs-ganesha ${Version}", "nfs-ganesha")
 	m.Fio = output("fio", "--version")
 	m.Sluice = output(o.sluice, "version")

@@ -153,11 +153,10 @@ func (b *bench) once(s *server, r row, secs float64) (load.Result, error) {
 	j := r.job
 	j.secs = secs
 	if r.freshDir != "" {
-		dir, remove, err := b.freshDir(r.freshDir)
+		dir, err := b.freshDir(r.freshDir)
 		if err != nil {
 			return load.Result{}, err
 		}
-		defer remove()
 		j.dir = dir
 	}
 	if r.freshDir != "" || j.op == "write" {

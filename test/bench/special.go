@@ -88,11 +88,10 @@ func syncNote(n, calls int, err error) string {
 
 // countSyncs counts with strace the sync calls of a server during creates.
 func (b *bench) countSyncs(s *server, conns, depth int) (syncs, creates int, err error) {
-	dir, remove, err := b.freshDir(dirSync)
+	dir, err := b.freshDir(dirSync)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer remove()
 	file := filepath.Join(b.work, "strace")
 	st := exec.Command("strace", "-f", "-c", "-U", "name,calls", "-e", "trace="+strings.Join(syncCalls, ","), "-o", file, "-p", strconv.Itoa(s.pid()))
 	if err := st.Start(); err != nil {
@@ -418,11 +417,10 @@ func stallCell(r load.StallResult) string {
 
 // readdirplus compares listings of a directory of 2,000 files.
 func (b *bench) readdirplus(r row) []outcome {
-	dir, remove, err := b.freshDir(dirSync)
+	dir, err := b.freshDir(dirSync)
 	if err != nil {
 		return failed(r, err)
 	}
-	defer remove()
 	for i := range 2000 {
 		if err := os.WriteFile(filepath.Join(b.data, dir, fmt.Sprintf("file-%04d", i)), nil, 0644); err != nil {
 			return failed(r, err)
