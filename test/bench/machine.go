@@ -45,10 +45,12 @@ func describe(o *options) machine {
 	m.FileSystem = output("findmnt", "-n", "-o", "FSTYPE,OPTIONS", "-T", o.work)
 	if strings.HasPrefix(m.FileSystem, "ext4 ") { // what a sync costs depends on it
 		sys := "/sys/fs/ext4/" + filepath.Base(output("findmnt", "-n", "-o", "SOURCE", "-T", o.work))
-		if _, err := os.Stat(sys + "/journal_task"); err == nil {
-			m.FileSystem += ", with a journal"
-		} else if _, err := os.Stat(sys); err == nil {
-			m.FileSystem += ", without a journal"
+		if task, err := os.ReadFile(sys + "/journal_task"); err == nil {
+			if strings.TrimSpace(string(task)) == "<none>" {
+				m.FileSystem += ", without a journal"
+			} else {
+				m.FileSystem += ", with a journal"
+			}
 		}
 	}
 	m.Ganesha = output("dpkg-query", "-W", "-f", "nfs-ganesha ${Version}", "nfs-ganesha")
