@@ -162,6 +162,11 @@ func TestNested(t *testing.T) {
 		g.Sh(t, "sleep 1; ls /mnt/crossmnt/late") // the attribute cache runs out
 		s.steps(t, "/mnt/crossmnt", []steps{{root, "holds late/file late\nstat late/before = ENOENT"}})
 	})
+	// Like the kernel's server, ours keeps a file system busy that a client uses:
+	// the one mounted last is unmounted first, and needs the server gone.
+	if err := server.Stop(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestPortmapper mounts as an administrator would, with no port named, and asks
