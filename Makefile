@@ -45,4 +45,9 @@ connectathon: packages
 	SLUICE_CTHON=$(abspath $(CTHON)) go run ./test/testsum -strict -tags connectathon -timeout 40m \
 		-run TestConnectathon -v ./test/kernel
 
+bench: bench-packages
+.PHONY: bench-packages
+bench-packages:
+	@test/scripts/packages.sh test/bench/packages.txt
+
 include test/bench/bench.mk
