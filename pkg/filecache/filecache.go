@@ -324,9 +324,7 @@ func (c *Cache) evictFrom(s *shard) bool {
 			}
 			continue
 		}
-		s.unlink(f)
-		delete(s.files, f.Key)
-		f.dead = true
+		s.forget(f)
 		s.mu.Unlock()
 		c.evictions.Add(1)
 		f.destroy()
