@@ -96,7 +96,7 @@ func (s *Server) admit(fd int, sa unix.Sockaddr) {
 		unix.Close(fd)
 		return
 	}
-	c := &Conn{srv: s, fd: fd, id: s.nextID.Add(1), since: time.Now(), active: s.Now()}
+	c := &Conn{srv: s, fd: fd, id: s.nextID.Add(1), since: time.Now(), active: s.Now(), low: 1}
 	c.peer = peer{addrPort(sa), addrPort(local)}
 	s.tune(fd)
 	if s.cfg.OnConnect != nil {

@@ -61,6 +61,7 @@ type Conn struct {
 	stalled  bool   // a limit was hit: read again when half of it is free
 	reason   string // why it was closed
 	armed    uint32 // events asked for
+	low      int    // bytes that must be there before the socket counts as readable
 	ev       unix.EpollEvent
 	inflight int       // calls on the slow pool
 	out      []segment // replies that the socket did not take
@@ -182,6 +183,10 @@ func (c *Conn) rearm() {
 	}
 	if want == c.armed {
 		return
+	}
+	if low := c.in.lowWater(); low != c.low {
+		c.low = low
+		unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, low)
 	}
 	c.armed = want
 	c.ev = event(want|unix.EPOLLONESHOT, c.slot, c.gen)

@@ -2,7 +2,7 @@
 // cold directory or because there are too many dirty pages?
 //
 // When all service threads are busy, it looks at them every millisecond. One
-// that has been in the same procedure since is replaced at epoll by a spare
+// that runs the same procedure as at the last look is replaced at epoll by a spare
 // thread, and becomes a spare when it gets back. As long as a thread waits for
 // events nobody is kept from service, and the monitor sleeps: a server that is
 // idle, or has one busy client and two cores, pays nothing for it.
@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	stuckAfter = int64(time.Millisecond)
-	spareIdle  = time.Minute
-	calmTicks  = 16 // the monitor sleeps after so many looks at threads that wait
+	lookEvery = int64(time.Millisecond)
+	spareIdle = time.Minute
+	calmTicks = 4 // the monitor sleeps after so many looks at threads that wait
 )
 
 type monitor struct {
@@ -48,7 +48,7 @@ func (m *monitor) run(s *Server) {
 			calm = 0
 			continue
 		}
-		nanosleep(stuckAfter)
+		nanosleep(lookEvery)
 		if s.waiting.Load() > 0 {
 			if calm++; calm >= calmTicks {
 				m.armed.Store(false)
@@ -71,12 +71,14 @@ func (m *monitor) halt() {
 	futexWake(&m.bed.woken)
 }
 
-// relieve replaces the service threads that are stuck.
+// relieve replaces the service threads that run the same procedure as when the
+// monitor looked last.
 func (s *Server) relieve() {
-	now := s.Now()
 	for _, t := range *s.services.Load() {
-		at := t.started.Load()
-		if at == 0 || now-at < stuckAfter || t.replaced.Load() {
+		at := t.running.Load()
+		stuck := at != 0 && at == t.seen
+		t.seen = at
+		if !stuck || t.replaced.Load() {
 			continue
 		}
 		t.replaced.Store(true)

@@ -19,6 +19,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"sluice/xdr"
 )
 
 const (
@@ -128,20 +130,20 @@ const (
 )
 
 // begin looks a call up. When it was answered before, that answer is appended
-// to dst.
-func (r *replyCache) begin(c *Conn, k *cacheKey, now int64, dst []byte) ([]byte, answer, cacheRef) {
+// to e.
+func (r *replyCache) begin(c *Conn, k *cacheKey, now int64, e *xdr.Encoder) (answer, cacheRef) {
 	h := mix(k.sum, uint64(k.xid)<<32|uint64(k.proc)<<24^uint64(k.prog))
 	s := &r.shards[h>>60%cacheShards]
 	at := &s.buckets[h>>8&uint64(len(s.buckets)-1)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := *at; i >= 0; i = s.entries[i].chain {
-		e := &s.entries[i]
-		if e.key != *k {
+		old := &s.entries[i]
+		if old.key != *k {
 			continue
 		}
 		switch {
-		case e.state == cacheRunning:
+		case old.state == cacheRunning:
 			if s.awaiting == nil {
 				s.awaiting = make(map[int32][]*Conn)
 			}
@@ -149,31 +151,32 @@ func (r *replyCache) begin(c *Conn, k *cacheKey, now int64, dst []byte) ([]byte,
 				s.awaiting[i] = append(l, c)
 			}
 			r.running.Add(1)
-			return dst, answerDropped, cacheRef{}
-		case e.state == cacheDone && now-e.when <= r.age:
+			return answerDropped, cacheRef{}
+		case old.state == cacheDone && now-old.when <= r.age:
 			r.hits.Add(1)
-			return append(dst, s.replies[i*MaxCachedReply:][:e.size]...), answerReplay, cacheRef{}
+			e.Fixed(s.replies[i*MaxCachedReply:][:old.size])
+			return answerReplay, cacheRef{}
 		}
-		e.state, e.when = cacheRunning, now // too old: as if it were new
+		old.state, old.when = cacheRunning, now // too old: as if it were new
 		s.touch(i)
 		r.misses.Add(1)
-		return dst, answerRun, cacheRef{r, uint8(h >> 60 % cacheShards), i}
+		return answerRun, cacheRef{r, uint8(h >> 60 % cacheShards), i}
 	}
 	i := s.victim()
 	if i < 0 {
 		r.unkept.Add(1)
-		return dst, answerRun, cacheRef{}
+		return answerRun, cacheRef{}
 	}
-	e := &s.entries[i]
-	if e.state != cacheFree {
+	entry := &s.entries[i]
+	if entry.state != cacheFree {
 		s.unchain(i, r)
 	}
-	e.key, e.state, e.when = *k, cacheRunning, now
-	e.chain = *at
+	entry.key, entry.state, entry.when = *k, cacheRunning, now
+	entry.chain = *at
 	*at = i
 	s.touch(i)
 	r.misses.Add(1)
-	return dst, answerRun, cacheRef{r, uint8(h >> 60 % cacheShards), i}
+	return answerRun, cacheRef{r, uint8(h >> 60 % cacheShards), i}
 }
 
 // victim is the oldest entry that is not running, among the few oldest.

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"sluice/xdr"
 )
 
 func TestReplyCacheOnTheWire(t *testing.T) {
@@ -89,8 +91,9 @@ type cacheTest struct {
 
 func (c *cacheTest) begin(xid uint32, now int64) (answer, cacheRef, []byte) {
 	k := cacheKey{xid: xid, sum: uint64(xid) * 0x9e3779b97f4a7c15}
-	b, a, ref := c.r.begin(c.conn, &k, now, nil)
-	return a, ref, b
+	var e xdr.Encoder
+	a, ref := c.r.begin(c.conn, &k, now, &e)
+	return a, ref, e.Bytes()
 }
 
 // do begins and finishes a call.

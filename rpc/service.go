@@ -47,16 +47,20 @@ type service struct {
 	calls  []incoming
 	order  []int
 
+	tid        atomic.Int32
 	lastCaller []byte // flavour and identity of the last call that ran
 
-	started  atomic.Int64 // when the present procedure began; 0 outside of procedures
-	replaced atomic.Bool  // another thread has taken this one's place
+	serial   uint64        // of the last procedure
+	running  atomic.Uint64 // serial of the procedure that runs; 0 when none does
+	seen     uint64        // the monitor's: what running was when it looked last
+	replaced atomic.Bool   // another thread has taken this one's place
 }
 
 // run is a service thread's life.
 func (t *service) run(s *Server) {
 	defer s.threads.Done()
 	runtime.LockOSThread() // for good: the thread ends with the goroutine
+	t.tid.Store(int32(unix.Gettid()))
 	t.in = make([]byte, readSize)
 	t.calls = make([]incoming, 0, maxBurst)
 	t.order = make([]int, 0, maxBurst)
@@ -315,7 +319,8 @@ func (t *service) burst(c *Conn, order []int, now int64) (n int, going bool) {
 	going = true
 	for n < len(order) && going {
 		p := &t.calls[order[n]]
-		t.started.Store(s.Now())
+		t.serial++
+		t.running.Store(t.serial)
 		if t.worker.run(c, p, now, false) && !s.slow.submit(c, p, now) {
 			if p.cache.cache != nil {
 				p.cache.forget() // it will be looked up again
@@ -333,7 +338,7 @@ func (t *service) burst(c *Conn, order []int, now int64) (n int, going bool) {
 			going = false
 		}
 	}
-	t.started.Store(0)
+	t.running.Store(0)
 	c.calls.Add(uint64(n))
 	if queued := t.flush(c); queued > s.queueLimit() {
 		going = false

@@ -125,11 +125,10 @@ func (w *worker) run(c *Conn, p *incoming, arrived int64, mayBlock bool) (move b
 	if p.proc.Cache && p.cache.cache == nil {
 		cache := w.srv.cache(p.proc)
 		key := cache.key(c, h, p.body)
-		b, answer, ref := cache.begin(c, &key, arrived, e.Next(0)[:0])
+		answer, ref := cache.begin(c, &key, arrived, e)
 		switch answer {
 		case answerReplay:
-			e.Fixed(b)
-			w.count(len(p.body), len(b))
+			w.count(len(p.body), e.Len()-before)
 			return false
 		case answerDropped:
 			w.count(len(p.body), 0)
