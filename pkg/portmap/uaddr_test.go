@@ -86,8 +86,10 @@ func TestTable(t *testing.T) {
 	var tab table
 	at := netip.MustParseAddrPort("0.0.0.0:2049")
 	m := Mapping{Prog: 7, Vers: 3, Netid: NetTCP, Addr: at}
-	if !tab.set(m) || !tab.set(m) {
-		t.Fatal("set of a new row, or of the same again, failed")
+	for _, what := range []string{"a new row", "the same again"} {
+		if !tab.set(m) {
+			t.Fatalf("set of %s failed", what)
+		}
 	}
 	m.Addr = netip.MustParseAddrPort("0.0.0.0:2050")
 	if tab.set(m) {

@@ -17,8 +17,8 @@ import (
 	wire3 "sluice/xdr/nfs3"
 )
 
-// timeout bounds a test's use of one connection: a server that hangs fails the test.
-const timeout = 120 * time.Second
+// timeout bounds each call: a server that hangs fails the test.
+const timeout = 60 * time.Second
 
 // Client calls as one user. The embedded client is shared by what As returns.
 type Client struct {
@@ -31,8 +31,8 @@ func Dial(t testing.TB, addr string, cred rpc.Cred) *Client {
 	t.Helper()
 	nc, err := net.DialTimeout("tcp", addr, 5*time.Second)
 	Must(t, err)
-	Must(t, nc.SetDeadline(time.Now().Add(timeout)))
 	c := rpc.NewClient(nc)
+	c.Timeout = timeout
 	t.Cleanup(func() { c.Close() })
 	return &Client{Client: c, Cred: cred}
 }
