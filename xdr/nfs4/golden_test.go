@@ -280,6 +280,21 @@ func TestCompound(t *testing.T) {
 		t.Errorf("encoded %x, want %x", e.Bytes(), want)
 	}
 
+	e.Reset(nil)
+	(&CBCOMPOUND4args{Tag: []byte("tag"), Minorversion: 1, CallbackIdent: 7, Argarray: 2}).Encode(&e)
+	if want := xdrtest.Wire(t, `00000003 "tag" 00 00000001 00000007 00000002`); string(e.Bytes()) != string(want) {
+		t.Errorf("callback encoded %x, want %x", e.Bytes(), want)
+	}
+	d.Reset(xdrtest.Wire(t, `00002729 00000003 "tag" 00 00000001 00000004 00002729`)) // CB_RECALL: BAD_STATEID
+	var answer CBCOMPOUND4res
+	var recall CBRECALL4res
+	answer.Decode(&d)
+	op := NfsCbOpnum4(d.Int32())
+	recall.Decode(&d)
+	if answer.Status != NFS4ERR_BAD_STATEID || answer.Resarray != 1 || op != OP_CB_RECALL || recall.Status != NFS4ERR_BAD_STATEID || d.Len() != 0 || d.Err() != nil {
+		t.Errorf("callback's answer %+v, %v, %+v, error %v", answer, op, recall, d.Err())
+	}
+
 	d.Reset(xdrtest.Wire(t, `00000000 00000000 00000003 00000016 00000000`)) // three operations in eight bytes
 	if c.Decode(&d); d.Err() != xdr.ErrShort {
 		t.Errorf("count beyond the message: error %v", d.Err())
