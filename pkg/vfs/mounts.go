@@ -152,6 +152,19 @@ func (t *tree) look() (fd int, s source, err error) {
 	return fd, s, nil
 }
 
+// transient tells that an error says nothing of the directory, only of the moment.
+func transient(err error) bool {
+	var e unix.Errno
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e {
+	case unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EINTR, unix.EAGAIN, unix.EIO:
+		return true
+	}
+	return false
+}
+
 var errNoDirectory = errors.New("the directory does not exist: make it, and the export is served from then on")
 
 // check looks at the export's path and takes up what is there now. It must run under the server's credentials.
@@ -160,9 +173,11 @@ func (t *tree) check() error {
 	defer t.mu.Unlock()
 	fd, s, err := t.look()
 	if err != nil {
-		// A directory that was only renamed is still where its handles say.
-		if err == errNoDirectory && t.root() != nil && mountExists(t.root()) {
-			return nil
+		if root := t.root(); root != nil {
+			// A directory that was only renamed is still where its handles say, and a shortage tells nothing.
+			if err == errNoDirectory && mountExists(root) || transient(err) {
+				return nil
+			}
 		}
 		t.setRoot(nil, source{}, err)
 		return err
@@ -173,7 +188,9 @@ func (t *tree) check() error {
 	}
 	m, err := t.open(fd, true)
 	if err != nil {
-		t.setRoot(nil, source{}, err)
+		if t.root() == nil || !transient(err) {
+			t.setRoot(nil, source{}, err)
+		}
 		return err
 	}
 	t.setRoot(m, s, nil)

@@ -38,7 +38,7 @@ type Config struct {
 	Trace     *trace.Bus // may be nil
 	Log       zerolog.Logger
 
-	MaxRead    uint32        // largest READ, in bytes (rtmax); 1 MiB
+	MaxRead    uint32        // largest READ, in bytes (rtmax); the engine's
 	MaxWrite   uint32        // largest WRITE, in bytes (wtmax); 1 MiB
 	DirPref    uint32        // preferred READDIR size, in bytes (dtpref); 64 KiB
 	CheckEvery time.Duration // how often export directories are looked at; 2 s
@@ -98,7 +98,7 @@ type memo struct {
 // New makes a namespace. Exports whose directory cannot be served now are logged, and served when that changes.
 func New(cfg Config) (*Namespace, error) {
 	if cfg.MaxRead == 0 {
-		cfg.MaxRead = 1 << 20
+		cfg.MaxRead = uint32(cfg.Engine.MaxIO())
 	}
 	if cfg.MaxWrite == 0 {
 		cfg.MaxWrite = 1 << 20
@@ -499,10 +499,8 @@ func (n *Namespace) NewThread() (*Thread, error) {
 		return nil, fmt.Errorf("cannot have a umask of the thread's own: %w", err)
 	}
 	unix.Umask(0)
-	if n.cfg.Engine != nil {
-		th.data = n.cfg.Engine.NewThread()
-		th.data.AsServer = th.runAsServer
-	}
+	th.data = n.cfg.Engine.NewThread()
+	th.data.AsServer = th.runAsServer
 	n.mu.Lock()
 	n.threads[th] = struct{}{}
 	n.mu.Unlock()
@@ -515,9 +513,7 @@ func (th *Thread) Close() {
 		panic("vfs: thread closed inside of a call")
 	}
 	th.asServer()
-	if th.data != nil {
-		th.data.Close()
-	}
+	th.data.Close()
 	th.ns.mu.Lock()
 	delete(th.ns.threads, th)
 	th.ns.mu.Unlock()
