@@ -73,12 +73,12 @@ func (s *Service) mnt(c *rpc.Call) rpc.Verdict {
 	client := t.caller.Addr
 	res := mount3.Mountres3{FhsStatus: mountStatus(err)}
 	if err != nil {
-		s.log.Warn().Stringer("client", client).Str("path", dir).Str("reason", res.FhsStatus.String()).AnErr("cause", err).Msg("mount refused")
+		s.mountLog.Warn().Stringer("client", client).Str("path", dir).Str("reason", res.FhsStatus.String()).AnErr("cause", err).Msg("mount refused")
 		res.Encode(c.Reply)
 		return rpc.Done
 	}
 	s.mounts.add(client, dir)
-	s.log.Info().Stringer("client", client).Str("path", dir).Msg("mounted")
+	s.mountLog.Info().Stringer("client", client).Str("path", dir).Msg("mounted")
 	if s.trace != nil && s.trace.Enabled() {
 		s.trace.Emit(trace.Event{Name: trace.ClientMount, XID: c.XID, Client: client, Export: dir})
 	}
@@ -118,14 +118,14 @@ func (s *Service) umnt(c *rpc.Call) rpc.Verdict {
 	client := c.Peer().Addr()
 	dir := mountPath(p)
 	s.mounts.remove(client, dir)
-	s.log.Info().Stringer("client", client).Str("path", dir).Msg("unmounted")
+	s.mountLog.Info().Stringer("client", client).Str("path", dir).Msg("unmounted")
 	return rpc.Done
 }
 
 func (s *Service) umntall(c *rpc.Call) rpc.Verdict {
 	client := c.Peer().Addr()
 	s.mounts.removeAll(client)
-	s.log.Info().Stringer("client", client).Msg("unmounted everything")
+	s.mountLog.Info().Stringer("client", client).Msg("unmounted everything")
 	return rpc.Done
 }
 

@@ -215,3 +215,20 @@ func TestShowmount(t *testing.T) {
 		t.Logf("showmount %v took %v", x.args, time.Since(start))
 	}
 }
+
+// Whoever calls MOUNT without end does not fill the log.
+func TestMountLogIsBounded(t *testing.T) {
+	s := startServer(t, "rw,insecure,no_root_squash,async")
+	c := s.client(t)
+	start := time.Now()
+	for range 500 {
+		mountCall(t, c, 3, mount3.MOUNTPROC3_UMNT, nfscall.String("/nowhere"), nil)
+		if _, err := c.Mnt("/nowhere"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := strings.Count(s.log.String(), "\n")
+	if limit := mountLogBurst * (2 + int(time.Since(start)/time.Second)); lines == 0 || lines > limit+10 {
+		t.Errorf("1,000 calls made %d log lines, limit %d", lines, limit)
+	}
+}

@@ -13,6 +13,8 @@
 package nfs3
 
 import (
+	"time"
+
 	"github.com/rs/zerolog"
 
 	"sluice/exports"
@@ -38,12 +40,20 @@ type Service struct {
 	mounts  *mountList
 	log     zerolog.Logger
 	trace   *trace.Bus
+
+	mountLog zerolog.Logger // log, held to mountLogBurst
 }
 
 // New makes the service.
 func New(cfg Config) *Service {
-	return &Service{ns: cfg.Namespace, exports: cfg.Exports, mounts: newMountList(), log: cfg.Log, trace: cfg.Trace}
+	return &Service{
+		ns: cfg.Namespace, exports: cfg.Exports, mounts: newMountList(), log: cfg.Log, trace: cfg.Trace,
+		mountLog: cfg.Log.Sample(&zerolog.BurstSampler{Burst: mountLogBurst, Period: time.Second}),
+	}
 }
+
+// mountLogBurst is how many lines a second MOUNT may log: anyone may call it, and a log is not for filling.
+const mountLogBurst = 20
 
 // Programs returns NFS (version 3) and MOUNT (versions 1, 2 and 3).
 //

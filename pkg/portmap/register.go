@@ -12,7 +12,6 @@ package portmap
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"sync"
 	"time"
@@ -153,7 +152,9 @@ func (r *Registrar) round() (st Status) {
 		}
 		switch state, err := r.claim(b, table, m); {
 		case err != nil:
-			st.Err = errors.Join(st.Err, err)
+			if st.Err == nil {
+				st.Err = err // the first one tells: the others are refused for the same reason
+			}
 			if isTransport(err) {
 				st.Reachable = false
 				return st // the rest would only wait for the same time-out
