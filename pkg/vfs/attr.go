@@ -44,15 +44,20 @@ func stamp(stx *unix.Statx_t) filecache.Stamp {
 	return filecache.Stamp{Mode: uint32(stx.Mode), UID: stx.Uid, GID: stx.Gid, CtimeSec: stx.Ctime.Sec, CtimeNsec: stx.Ctime.Nsec}
 }
 
+// stat reads a node's attributes to th.stx.
+func (v *View) stat(n Node) error {
+	e := v.th.statx(n.f.PathFD(), n.m.local)
+	if e == 0 && n.m.gone(&v.th.stx) {
+		e = unix.ESTALE
+	}
+	return v.stale(n, e)
+}
+
 // attr reads a node's attributes.
 func (v *View) attr(n Node, a *Attr) error {
-	if e := v.th.statx(n.f.PathFD(), n.m.local); e != 0 {
+	if err := v.stat(n); err != nil {
 		a.Type = TypeNone
-		return v.stale(n, e)
-	}
-	if n.m.gone(&v.th.stx) {
-		a.Type = TypeNone
-		return v.stale(n, unix.ESTALE)
+		return err
 	}
 	a.fill(&v.th.stx, n.m, &n.f.Key)
 	return nil

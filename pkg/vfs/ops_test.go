@@ -354,3 +354,44 @@ func TestReadOnly(t *testing.T) {
 		}
 	})
 }
+
+// What happens on the server itself: files that are removed or replaced there are stale to clients, at once.
+func TestChangesOnTheServer(t *testing.T) {
+	d := exportDir(t)
+	b := newBench(t, d+" *(rw,no_root_squash)\n")
+	b.as(0, 0, func(u *user) {
+		root := u.mount(d)
+		fh, _, err := u.create(root, "f", 0o644)
+		ok(t, "create", err)
+		_, err = u.write(fh, 0, "old")
+		ok(t, "write", err)
+		os.WriteFile(filepath.Join(d, "new"), []byte("new"), 0o644)
+		os.Rename(filepath.Join(d, "new"), filepath.Join(d, "f"))
+		_, err = u.getattr(fh)
+		want(t, "a file that was replaced", err, ErrStale)
+		fh, _, err = u.lookup(root, "f")
+		ok(t, "lookup", err)
+		if data, _, err := u.read(fh, 0, 9); data != "new" || err != nil {
+			t.Errorf("read %q, %v", data, err)
+		}
+		os.Remove(filepath.Join(d, "f"))
+		_, err = u.write(fh, 0, "lost")
+		want(t, "write to a file that was removed", err, ErrStale)
+		_, _, err = u.read(fh, 0, 9)
+		want(t, "read of it", err, ErrStale)
+		dir, err := u.mkdir(root, "d", 0o755)
+		ok(t, "mkdir", err)
+		os.Remove(filepath.Join(d, "d"))
+		_, _, err = u.create(dir, "x", 0o644)
+		if err != ErrStale && err != unix.ENOENT {
+			t.Errorf("create in a removed directory: %v", err)
+		}
+		os.WriteFile(filepath.Join(d, "t"), []byte("0123456789"), 0o644)
+		fh, _, err = u.lookup(root, "t")
+		ok(t, "lookup", err)
+		os.Truncate(filepath.Join(d, "t"), 4)
+		if data, eof, err := u.read(fh, 0, 9); data != "0123" || !eof || err != nil {
+			t.Errorf("read %q eof %v, %v", data, eof, err)
+		}
+	})
+}

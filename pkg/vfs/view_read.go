@@ -36,8 +36,8 @@ func (v *View) Read(n Node, off uint64, count uint32) (r ReadResult, err error) 
 	th := v.th
 	who := v.who()
 	if !th.recent.has(n.f, &who) {
-		if e := th.statx(n.f.PathFD(), n.m.local); e != 0 {
-			return r, v.stale(n, e)
+		if err = v.stat(n); err != nil {
+			return r, err
 		}
 		if err = v.mayRead(n.f); err != nil {
 			r.Attr.fill(&th.stx, n.m, &n.f.Key)

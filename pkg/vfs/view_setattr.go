@@ -145,8 +145,8 @@ func (v *View) setTimes(n Node, s *SetAttr, a *Attr) error {
 	th.times[0], th.times[1] = spec(ah, s.Atime), spec(mh, s.Mtime)
 	one := ah != TimeClient && mh != TimeClient && ah != mh
 	if one && v.uid != 0 && v.uid != a.UID {
-		if e := th.statx(n.f.PathFD(), n.m.local); e != 0 {
-			return v.stale(n, e)
+		if err := v.stat(n); err != nil {
+			return err
 		}
 		if err := v.mayWrite(n.f); err != nil {
 			return err

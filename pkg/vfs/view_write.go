@@ -31,8 +31,8 @@ func (v *View) Write(n Node, off uint64, data []byte, stable uint32) (w WriteRes
 			w.Change.Before, w.Change.BeforeOK = Attr{}, false
 		}
 	}()
-	if e := th.statx(n.f.PathFD(), n.m.local); e != 0 {
-		return w, v.stale(n, e)
+	if err = v.stat(n); err != nil {
+		return w, err
 	}
 	w.Change.Before.fill(&th.stx, n.m, &n.f.Key)
 	w.Change.BeforeOK = true
