@@ -2,6 +2,7 @@ package portmap
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -13,6 +14,8 @@ import (
 	"sluice/test/testenv"
 	"sluice/xdr"
 	"sluice/xdr/rpcb"
+
+	"golang.org/x/sys/unix"
 )
 
 func listen(t *testing.T) *Embedded {
@@ -32,26 +35,32 @@ func listen(t *testing.T) *Embedded {
 	return e
 }
 
-// client connects to the portmapper from a given local address.
+// client connects to the portmapper from a given local address; one that ends
+// in :reserved gets the first reserved port that is free.
 func client(t *testing.T, from, to string) *rpc.Client {
 	t.Helper()
-	d := net.Dialer{Timeout: 5 * time.Second}
-	if from != "" {
-		a, err := net.ResolveTCPAddr("tcp", from)
+	host, port, _ := strings.Cut(from, ":")
+	first, last := 0, 0
+	if port == "reserved" {
+		first, last = 900, 1000
+	}
+	for p := first; ; p++ {
+		d := net.Dialer{Timeout: 5 * time.Second}
+		if from != "" {
+			d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(host), Port: p}
+		}
+		nc, err := d.Dial("tcp", to)
+		if errors.Is(err, unix.EADDRINUSE) && p < last {
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.LocalAddr = a
+		c := rpc.NewClient(nc)
+		c.Timeout = 20 * time.Second
+		t.Cleanup(func() { c.Close() })
+		return c
 	}
-	nc, err := d.Dial("tcp", to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	nc.SetDeadline(time.Now().Add(20 * time.Second))
-	nc.(*net.TCPConn).SetLinger(0) // a given port is free again at once
-	c := rpc.NewClient(nc)
-	t.Cleanup(func() { c.Close() })
-	return c
 }
 
 var anyone = &rpc.Cred{Flavor: rpc.FlavorNone}
@@ -181,9 +190,9 @@ func TestEmbeddedSet(t *testing.T) {
 	}
 	before := len(e.table.list())
 	for name, c := range map[string]*rpc.Client{
-		"a high port":                       client(t, "127.0.0.1:0", "127.0.0.1:111"),
-		"another address, reserved port":    client(t, testenv.ServerIP+":999", testenv.ServerIP+":111"),
-		"another address to loopback, high": client(t, testenv.ServerIP+":0", "127.0.0.1:111"),
+		"a high port":                       client(t, "127.0.0.1:", "127.0.0.1:111"),
+		"another address, reserved port":    client(t, testenv.ServerIP+":reserved", testenv.ServerIP+":111"),
+		"another address to loopback, high": client(t, testenv.ServerIP+":", "127.0.0.1:111"),
 	} {
 		if change(c, 4, rpcb.RPCBPROC_SET, row) || change(c, 3, rpcb.RPCBPROC_SET, row) || change(c, 2, rpcb.PMAPPROC_SET, old) {
 			t.Errorf("SET from %s was taken", name)
@@ -192,7 +201,7 @@ func TestEmbeddedSet(t *testing.T) {
 			t.Errorf("UNSET from %s was taken", name)
 		}
 	}
-	root := client(t, "127.0.0.1:998", "127.0.0.1:111")
+	root := client(t, "127.0.0.1:reserved", "127.0.0.1:111")
 	if change(root, 4, rpcb.RPCBPROC_UNSET, &rpcb.Rpcb{RProg: ProgNFS, RVers: 3}) || change(root, 2, rpcb.PMAPPROC_UNSET, &rpcb.Mapping{Prog: ProgNFS, Vers: 3}) {
 		t.Error("the server's own registration was removed")
 	}
@@ -254,7 +263,7 @@ func TestEmbeddedGarbage(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			c := client(t, "127.0.0.1:0", "127.0.0.1:111")
+			c := client(t, "127.0.0.1:", "127.0.0.1:111")
 			c.Call(ProgPortmap, vers, proc, anyone, raw(make([]byte, rnd.IntN(40)&^3)), nil)
 			c.Close()
 		}
