@@ -2,6 +2,8 @@ package nfs3
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,6 +20,7 @@ import (
 	"sluice/rpc"
 	"sluice/test/nfscall"
 	"sluice/test/testenv"
+	"sluice/xdr"
 	"sluice/xdr/mount3"
 	wire3 "sluice/xdr/nfs3"
 )
@@ -230,5 +233,68 @@ func TestMountLogIsBounded(t *testing.T) {
 	lines := strings.Count(s.log.String(), "\n")
 	if limit := mountLogBurst * (2 + int(time.Since(start)/time.Second)); lines == 0 || lines > limit+10 {
 		t.Errorf("1,000 calls made %d log lines, limit %d", lines, limit)
+	}
+}
+
+// Lists that would not end are cut off where a reply must end, and still decode.
+func TestMountListsAreBounded(t *testing.T) {
+	s := startServer(t, "rw,insecure,no_root_squash,async")
+	c := s.client(t)
+	var table strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&table, "/%s/%d host%d.example.org(ro)\n", strings.Repeat("p", 600), i, i)
+	}
+	set, _, err := exports.Parse("exports", []byte(table.String()))
+	nfscall.Must(t, err)
+	s.svc.exports = func() *exports.Set { return set }
+	for i := range maxMounts {
+		s.svc.mounts.add(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), "/"+strings.Repeat("p", 1020))
+	}
+	var list mount3.Exports
+	raw := mountRaw(t, c, mount3.MOUNTPROC3_EXPORT)
+	nfscall.Decode(t, raw, &list)
+	if len(raw) > maxExportReply || len(list) == 0 || len(list) >= 3000 {
+		t.Errorf("EXPORT: %d bytes, %d entries", len(raw), len(list))
+	}
+	var mounts mount3.Mountlist
+	raw = mountRaw(t, c, mount3.MOUNTPROC3_DUMP)
+	nfscall.Decode(t, raw, &mounts)
+	if len(raw) > maxExportReply || len(mounts) == 0 || len(mounts) > maxMounts {
+		t.Errorf("DUMP: %d bytes, %d entries", len(raw), len(mounts))
+	}
+}
+
+func mountRaw(t testing.TB, c *nfscall.Client, proc uint32) []byte {
+	t.Helper()
+	var b nfscall.Bytes
+	mountCall(t, c, 3, proc, nil, &b)
+	return b
+}
+
+// A service thread without file-system state asks clients to come back.
+func TestThreadWithoutState(t *testing.T) {
+	s := startServer(t, "rw,insecure,no_root_squash,async")
+	c := s.client(t)
+	root := c.Mount(t, s.dir)
+	for name, call := range callsOn(root) {
+		var e xdr.Encoder
+		call.args.Encode(&e)
+		var status uint32
+		s.run(t, c, func(rc *rpc.Call) {
+			local := rc.Thread.Local
+			defer func() { rc.Thread.Local = local }()
+			rc.Thread.Local = s.svc.newLocal(nil, errors.New("no state"))
+			m := rc.Reply.Mark()
+			at := len(rc.Reply.Bytes())
+			rc.Args.Reset(e.Bytes())
+			if v := s.proc(call.proc)(rc); v != rpc.Done {
+				t.Errorf("%s: verdict %d", name, v)
+			}
+			status = binary.BigEndian.Uint32(rc.Reply.Bytes()[at:])
+			rc.Reply.Rollback(m)
+		})
+		if wire3.Nfsstat3(status) != wire3.NFS3ERR_JUKEBOX {
+			t.Errorf("%s: %v, want JUKEBOX", name, wire3.Nfsstat3(status))
+		}
 	}
 }

@@ -109,19 +109,20 @@ func (s *Service) Mounts() []Mount { return s.mounts.all() }
 // Local is what one OS thread keeps for the procedures: its file-system state
 // and the scratch space that would not stay on the stack.
 type Local struct {
-	fs     *vfs.Thread
-	err    error // why there is no fs
+	fs     *vfs.Thread // nil: could not be made
 	caller vfs.Caller
 	path   [vfs.MaxPath + 1]byte // READLINK's target
 	dir    dirWriter
 }
 
 // NewLocal makes the state of the calling OS thread, for rpc.Config.NewLocal.
-func (s *Service) NewLocal() any {
-	t := &Local{}
-	if t.fs, t.err = s.ns.NewThread(); t.err != nil {
+func (s *Service) NewLocal() any { return s.newLocal(s.ns.NewThread()) }
+
+func (s *Service) newLocal(fs *vfs.Thread, err error) *Local {
+	t := &Local{fs: fs}
+	if err != nil {
 		t.fs = nil
-		s.log.Error().Err(t.err).Msg("no state for a service thread: its calls are answered with JUKEBOX (try again)")
+		s.log.Error().Err(err).Msg("no state for a service thread: its calls are answered with JUKEBOX (try again)")
 	}
 	t.dir.init()
 	return t
