@@ -26,7 +26,7 @@ func (s *State) SetClientID(call *Call, a *SetClientIDArgs) (SetClientIDRes, err
 	}
 	c.cb = a.Callback
 	c.confirm = randomVerifier()
-	if conf != nil && conf.minor == 0 && conf.verifier == a.Verifier {
+	if conf != nil && conf.minor == 0 && conf.verifier == a.Verifier && conf.cred == call.Principal {
 		c.id = conf.id // case 2: a callback update keeps the client id and all state
 	} else {
 		c.id = s.newID() // cases 1, 5 (a new client), 3 (a restarted one)

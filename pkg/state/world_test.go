@@ -1,0 +1,665 @@
+// What the tests share: a world with a clock that stands still until told, callbacks that are written down, storage in
+// memory, and a check of everything that must hold after each operation.
+
+package state
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const testLease = 90 * time.Second
+
+type world struct {
+	t     testing.TB
+	s     *State
+	clock atomic.Int64
+
+	mu      sync.Mutex
+	recalls []Recall
+	getattr []Recall
+	notify  []string
+	probes  []*Client
+	gone    []*Client
+	logs    []string
+	// answer is called for each CB_GETATTR, if set.
+	answer func(Recall)
+}
+
+func (w *world) Recall(r Recall) { w.mu.Lock(); w.recalls = append(w.recalls, r); w.mu.Unlock() }
+func (w *world) Probe(c *Client) { w.mu.Lock(); w.probes = append(w.probes, c); w.mu.Unlock() }
+func (w *world) Gone(c *Client)  { w.mu.Lock(); w.gone = append(w.gone, c); w.mu.Unlock() }
+func (w *world) NotifyLock(c *Client, fh, owner []byte) {
+	w.mu.Lock()
+	w.notify = append(w.notify, string(owner))
+	w.mu.Unlock()
+}
+func (w *world) Getattr(r Recall) {
+	w.mu.Lock()
+	w.getattr = append(w.getattr, r)
+	answer := w.answer
+	w.mu.Unlock()
+	if answer != nil {
+		answer(r)
+	}
+}
+
+// takeRecalls gives the recalls since the last time.
+func (w *world) takeRecalls() []Recall {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.recalls
+	w.recalls = nil
+	return r
+}
+
+func newWorld(t testing.TB, mod ...func(*Config)) *world {
+	return newWorldAt(t, int64(time.Hour), mod...)
+}
+
+func newWorldAt(t testing.TB, now int64, mod ...func(*Config)) *world {
+	w := &world{t: t}
+	w.clock.Store(now)
+	cfg := Config{
+		Lease: testLease, Delegations: true, WriteDelegs: true, Now: w.clock.Load, Callbacks: w,
+		Log: func(format string, args ...any) {
+			w.mu.Lock()
+			w.logs = append(w.logs, fmt.Sprintf(format, args...))
+			w.mu.Unlock()
+		},
+	}
+	for _, f := range mod {
+		f(&cfg)
+	}
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.s = s
+	t.Cleanup(func() {
+		if !t.Failed() {
+			w.check()
+		}
+		w.s.Close()
+	})
+	return w
+}
+
+func (w *world) advance(d time.Duration) { w.clock.Add(int64(d)) }
+
+// settle waits for what runs in the background.
+func (w *world) settle() { w.s.background.Wait() }
+
+func fkey(n int) (k FileKey) {
+	k.FS, k.Type, k.Len = 1, 1, 8
+	k.Bytes[0], k.Bytes[1] = byte(n), byte(n>>8)
+	return k
+}
+
+func who(uid uint32) Principal { return Principal{Flavor: 1, UID: uid} }
+
+func (w *world) call40() *Call { return &Call{MayBlock: true, Principal: who(0), Conn: 1} }
+
+func mustBe(t testing.TB, what string, err, want error) {
+	t.Helper()
+	if err != want {
+		t.Fatalf("%s: got %v, want %v", what, err, want)
+	}
+}
+
+func ok(t testing.TB, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// cl41 is a client with a session, as it sees itself.
+type cl41 struct {
+	w    *world
+	name string
+	id   ClientID
+	seq  uint32 // next CREATE_SESSION
+	sess SessionID
+	slot map[uint32]uint32
+	conn uint64
+	cred Principal
+}
+
+var attrs = ChannelAttrs{MaxRequest: 8192, MaxResponse: 8192, MaxResponseCached: 2048, MaxOps: 16, MaxRequests: 8}
+
+var nextConn atomic.Uint64
+
+func (w *world) exchange(name string, verf byte, cred Principal, flags uint32) (ExchangeIDRes, error) {
+	return w.s.ExchangeID(&Call{Minor: 1, MayBlock: true, Principal: cred, Conn: 1}, &ExchangeIDArgs{
+		Verifier: Verifier{verf}, Owner: []byte(name), Flags: flags,
+	})
+}
+
+// client41 makes a client with a session and a back channel, RECLAIM_COMPLETE not yet done.
+func (w *world) client41(name string) *cl41 {
+	w.t.Helper()
+	r, err := w.exchange(name, 1, who(0), 0)
+	ok(w.t, "EXCHANGE_ID", err)
+	c := &cl41{w: w, name: name, id: r.ClientID, seq: r.Sequence, cred: who(0)}
+	c.session(attrs)
+	return c
+}
+
+// ready41 is client41 with RECLAIM_COMPLETE done.
+func (w *world) ready41(name string) *cl41 {
+	w.t.Helper()
+	c := w.client41(name)
+	ok(w.t, "RECLAIM_COMPLETE", c.do(func(call *Call) error { return w.s.ReclaimComplete(call, false) }))
+	return c
+}
+
+func (c *cl41) session(fore ChannelAttrs) CreateSessionRes {
+	c.w.t.Helper()
+	c.conn = nextConn.Add(1)
+	r, err := c.w.s.CreateSession(&Call{Minor: 1, MayBlock: true, Principal: c.cred, Conn: c.conn}, &CreateSessionArgs{
+		ClientID: c.id, Sequence: c.seq, Flags: SessionConnBack, Fore: fore, Back: attrs, CBProgram: 0x40000000,
+	})
+	ok(c.w.t, "CREATE_SESSION", err)
+	c.seq++
+	c.sess, c.slot = r.SessionID, map[uint32]uint32{}
+	return r
+}
+
+// begin sends a SEQUENCE on a slot.
+func (c *cl41) begin(slot uint32) (*Call, SequenceRes, error) {
+	call := &Call{Minor: 1, MayBlock: true, Principal: c.cred, Conn: c.conn}
+	r, err := c.w.s.Sequence(call, &SequenceArgs{SessionID: c.sess, Sequence: c.slot[slot] + 1, Slot: slot, HighestSlot: slot, Ops: 2})
+	if err == nil {
+		c.slot[slot]++
+	}
+	return call, r, err
+}
+
+// do runs an operation in a COMPOUND of its own.
+func (c *cl41) do(f func(*Call) error) error {
+	call, _, err := c.begin(0)
+	if err != nil {
+		return err
+	}
+	err = f(call)
+	c.w.s.SequenceDone(call, nil)
+	return err
+}
+
+type opened struct {
+	OpenRes
+	key FileKey
+}
+
+func (c *cl41) open(owner string, f FileKey, access, deny uint8, mod ...func(*OpenArgs)) (o opened, err error) {
+	o.key = f
+	err = c.do(func(call *Call) error {
+		a := OpenArgs{File: f, FH: []byte("fh"), Access: access, Deny: deny, Regular: true, Want: WantNone}
+		for _, m := range mod {
+			m(&a)
+		}
+		if err := c.w.s.OpenBegin(call, &OpenBeginArgs{Owner: []byte(owner), Claim: a.Claim, Deleg: a.Deleg}); err != nil {
+			return err
+		}
+		var err error
+		o.OpenRes, err = c.w.s.Open(call, &a)
+		return err
+	})
+	return o, err
+}
+
+func wantDeleg(a *OpenArgs) { a.Want = WantNoPreference }
+
+func (c *cl41) close(o opened) error {
+	return c.do(func(call *Call) error {
+		_, err := c.w.s.CloseFile(call, o.key, Stateid{0, o.Stateid.Other}, 0)
+		return err
+	})
+}
+
+// lock takes a range for an owner, by the open's stateid, and gives the lock stateid.
+func (c *cl41) lock(o opened, owner string, typ LockType, off, n uint64) (sid Stateid, lc LockConflict, err error) {
+	err = c.do(func(call *Call) error {
+		var err error
+		sid, lc, err = c.w.s.Lock(call, &LockArgs{
+			File: o.key, FH: []byte("fh"), Type: typ, Offset: off, Length: n, New: true,
+			OpenStateid: Stateid{0, o.Stateid.Other}, Owner: []byte(owner),
+		})
+		return err
+	})
+	return sid, lc, err
+}
+
+func (c *cl41) unlock(key FileKey, sid Stateid, off, n uint64) error {
+	return c.do(func(call *Call) error {
+		_, err := c.w.s.Unlock(call, &UnlockArgs{File: key, Stateid: Stateid{0, sid.Other}, Offset: off, Length: n})
+		return err
+	})
+}
+
+func (c *cl41) io(key FileKey, sid Stateid, want Access) error {
+	return c.do(func(call *Call) error {
+		_, err := c.w.s.CheckIO(call, key, sid, want)
+		return err
+	})
+}
+
+func (c *cl41) delegReturn(key FileKey, sid Stateid) error {
+	return c.do(func(call *Call) error { return c.w.s.DelegReturn(call, key, sid) })
+}
+
+// memRecovery is stable storage that survives a State.
+type memRecovery struct {
+	mu     sync.Mutex
+	epoch  uint32
+	recs   map[string]memRecord
+	fail   error
+	events []string
+}
+
+type memRecord struct {
+	epoch uint32
+	minor uint8
+}
+
+func (m *memRecovery) Load() (list []RecoveryRecord, boot uint32, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.epoch++
+	for o, r := range m.recs {
+		list = append(list, RecoveryRecord{[]byte(o), r.minor})
+	}
+	return list, minBoot + m.epoch, nil
+}
+
+func (m *memRecovery) Record(r RecoveryRecord) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fail != nil {
+		return m.fail
+	}
+	if m.recs == nil {
+		m.recs = map[string]memRecord{}
+	}
+	m.recs[string(r.Owner)] = memRecord{m.epoch, r.Minor}
+	m.events = append(m.events, "record "+string(r.Owner))
+	return nil
+}
+
+func (m *memRecovery) Remove(owner []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fail != nil {
+		return m.fail
+	}
+	delete(m.recs, string(owner))
+	m.events = append(m.events, "remove "+string(owner))
+	return nil
+}
+
+func (m *memRecovery) GraceDone() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fail != nil {
+		return m.fail
+	}
+	for o, r := range m.recs {
+		if r.epoch < m.epoch {
+			delete(m.recs, o)
+		}
+	}
+	m.events = append(m.events, "gracedone")
+	return nil
+}
+
+func (m *memRecovery) Close() error { return nil }
+
+func (m *memRecovery) setFail(err error) { m.mu.Lock(); m.fail = err; m.mu.Unlock() }
+
+func (m *memRecovery) has(owner string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.recs[owner]
+	return ok
+}
+
+// fakeLocal stands for the locks of local processes and for what the table puts on the files.
+type fakeLocal struct {
+	mu   sync.Mutex
+	sets map[FileKey]*lockSet[LockOwner]
+}
+
+var localProcess = LockOwner{Host: "local process"}
+
+func (l *fakeLocal) set(f FileKey) *lockSet[LockOwner] {
+	if l.sets == nil {
+		l.sets = map[FileKey]*lockSet[LockOwner]{}
+	}
+	if l.sets[f] == nil {
+		l.sets[f] = &lockSet[LockOwner]{}
+	}
+	return l.sets[f]
+}
+
+func (l *fakeLocal) Lock(f FileKey, o LockOwner, typ LockType, start, end uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, _, found := l.set(f).conflict(o, byteRange{start, end}, typ); found {
+		return unix.EAGAIN
+	}
+	l.set(f).set(o, byteRange{start, end}, typ)
+	return nil
+}
+
+func (l *fakeLocal) Unlock(f FileKey, o LockOwner, start, end uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.set(f).set(o, byteRange{start, end}, 0)
+}
+
+func (l *fakeLocal) Test(f FileKey, o LockOwner, typ LockType, start, end uint64) (LockConflict, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, x, found := l.set(f).conflict(o, byteRange{start, end}, typ)
+	return LockConflict{Type: x.typ, Start: x.start, End: x.end, Pid: 7}, found
+}
+
+func (l *fakeLocal) Forget(f FileKey, o LockOwner) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.set(f).count(o) != 0 {
+		panic("Forget of an owner that holds locks")
+	}
+}
+
+// fakeLeases stands for the kernel's leases.
+type fakeLeases struct {
+	mu      sync.Mutex
+	held    map[FileKey]DelegType
+	refuse  bool
+	onTaken func(FileKey)
+}
+
+func (l *fakeLeases) Acquire(f FileKey, write bool) error {
+	l.mu.Lock()
+	if l.refuse {
+		l.mu.Unlock()
+		return errors.New("somebody writes")
+	}
+	if l.held == nil {
+		l.held = map[FileKey]DelegType{}
+	}
+	l.held[f] = DelegRead
+	if write {
+		l.held[f] = DelegWrite
+	}
+	taken := l.onTaken
+	l.mu.Unlock()
+	if taken != nil {
+		taken(f)
+	}
+	return nil
+}
+
+func (l *fakeLeases) Release(f FileKey) { l.mu.Lock(); delete(l.held, f); l.mu.Unlock() }
+
+func (l *fakeLeases) has(f FileKey) DelegType {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held[f]
+}
+
+// check recounts everything and compares with the sums that the code keeps.
+func (w *world) check() {
+	w.t.Helper()
+	s := w.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	bad := func(format string, args ...any) { w.t.Helper(); w.t.Fatalf("invariant: "+format, args...) }
+	if len(s.after) != 0 {
+		bad("%d actions were never run", len(s.after))
+	}
+	type sums struct{ access, deny [2]int }
+	files := map[*file]*sums{}
+	ndelegs := 0
+	for id, c := range s.clients {
+		if c.id != id || c.gone {
+			bad("client %x filed under %x, gone %v", c.id, id, c.gone)
+		}
+		if c.isConfirmed && s.confirmed[c.owner] != c {
+			bad("confirmed client %x is not the one of its owner", id)
+		}
+	}
+	for name, c := range s.confirmed {
+		if c.owner != name || !c.isConfirmed || s.clients[c.id] != c {
+			bad("confirmed record %q", name)
+		}
+		opens, delegs, revoked, admin := 0, 0, 0, 0
+		for num, st := range c.stateids {
+			b := st.base()
+			if b.num != num || b.client != c || b.seqid == 0 && b.status == stidLive {
+				if l, isLock := st.(*lockState); !isLock || l.busy == 0 {
+					bad("stateid %d of %q: num %d seqid %d", num, name, b.num, b.seqid)
+				}
+			}
+			switch b.status {
+			case stidRevoked:
+				revoked++
+			case stidAdmin:
+				admin++
+			}
+			if b.status != stidLive {
+				continue
+			}
+			switch st := st.(type) {
+			case *openState:
+				opens++
+				if st.owner.states[st.key] != st || st.owner.gone || c.openOwners[st.owner.name] != st.owner {
+					bad("an open is not its owner's")
+				}
+				f := s.files[st.key]
+				if f == nil || f != st.file {
+					bad("an open's file is not known")
+				}
+				if _, there := f.opens[st]; !there {
+					bad("an open is not its file's")
+				}
+				if files[f] == nil {
+					files[f] = &sums{}
+				}
+				var a, d uint8
+				for x := uint8(0); x < 16; x++ {
+					if st.modes&(1<<x) != 0 {
+						a, d = a|x>>2, d|x&3
+					}
+				}
+				if a != st.access || d != st.deny || a == 0 {
+					bad("an open's shares %d/%d are not the sum of its modes %b", st.access, st.deny, st.modes)
+				}
+				for i := range 2 {
+					files[f].access[i] += int(st.access >> i & 1)
+					files[f].deny[i] += int(st.deny >> i & 1)
+				}
+				for l := range st.locks {
+					if l.open != st || l.status != stidLive {
+						bad("a lock state is not its open's")
+					}
+				}
+			case *lockState:
+				if _, there := st.open.locks[st]; !there || st.owner.locks[st.open] != st || st.owner.gone || c.lockOwners[st.owner.name] != st.owner {
+					bad("a lock state is not its open's or owner's")
+				}
+			case *deleg:
+				delegs++
+				found := 0
+				for _, d := range st.file.delegs {
+					if d == st {
+						found++
+					}
+				}
+				if found != 1 || s.files[st.key] != st.file {
+					bad("a delegation is on its file %d times", found)
+				}
+				if _, there := c.recalled[st]; there != (st.recalledAt != 0) {
+					bad("recalled set")
+				}
+			}
+		}
+		if opens != c.nopens || delegs != c.ndelegs || revoked != c.nrevoked || admin != c.nadmin {
+			bad("client %q counts %d %d %d %d, has %d %d %d %d", name, c.nopens, c.ndelegs, c.nrevoked, c.nadmin, opens, delegs, revoked, admin)
+		}
+		ndelegs += delegs
+		for _, o := range c.openOwners {
+			if o.gone || c.minor > 0 && len(o.states) == 0 && o.idleSince == 0 {
+				bad("owner %q gone %v", o.name, o.gone)
+			}
+		}
+	}
+	for name, c := range s.unconfirmed {
+		if c.owner != name || c.isConfirmed || c.hasState() || c.gone {
+			bad("unconfirmed record %q", name)
+		}
+	}
+	if ndelegs != s.ndelegs {
+		bad("%d delegations counted, %d there", s.ndelegs, ndelegs)
+	}
+	interest := map[uint64]int32{}
+	for k, f := range s.files {
+		if f.key != k {
+			bad("file under another key")
+		}
+		if len(f.opens) == 0 && len(f.delegs) == 0 && !f.leasing {
+			bad("a file without opens or delegations is remembered")
+		}
+		x := files[f]
+		if x == nil {
+			x = &sums{}
+		}
+		if f.access != x.access || f.deny != x.deny {
+			bad("file sums %v %v, counted %v %v", f.access, f.deny, x.access, x.deny)
+		}
+		write := 0
+		for _, d := range f.delegs {
+			if d.typ == DelegWrite {
+				write++
+			}
+			for _, e := range f.delegs {
+				if d != e && d.client == e.client {
+					bad("two delegations of one client")
+				}
+			}
+		}
+		if write > 0 && len(f.delegs) > 1 {
+			bad("a write delegation is not alone")
+		}
+		for _, d := range f.delegs {
+			for o := range f.opens {
+				if d.recalledAt == 0 && o.client != d.client && (d.typ == DelegWrite || o.access&ShareWrite != 0) {
+					bad("an open is beside somebody else's delegation")
+				}
+			}
+		}
+		if f.counted != (f.deny[0] > 0 || f.deny[1] > 0 || len(f.delegs) > 0 || f.leasing) {
+			bad("file not counted right")
+		}
+		if f.counted {
+			interest[s.hash(&k)%interestSlots]++
+		}
+		if s.cfg.Leases != nil && (f.lease == DelegNone) != (len(f.delegs) == 0) && !f.hadConflict && !f.leasing {
+			bad("kernel lease %d with %d delegations", f.lease, len(f.delegs))
+		}
+	}
+	for i := range s.interest {
+		if n := s.interest[i].Load(); n != interest[uint64(i)] {
+			bad("interest[%d] is %d, should be %d", i, n, interest[uint64(i)])
+		}
+	}
+	reserved := int64(0)
+	s.sessions.each(func(x *Session) {
+		if x.client.sessions[x.id] != x || x.client.gone || x.dead {
+			bad("a session is not its client's")
+		}
+		reserved += x.reserved
+		if x.reserved != int64(len(x.slots))*(int64(x.fore.MaxResponseCached)+slotCost) || x.target > len(x.slots) || x.target < 1 {
+			bad("session of %d slots, target %d, reserved %d", len(x.slots), x.target, x.reserved)
+		}
+	})
+	if reserved != s.reserved.Load() {
+		bad("reserved %d, sessions have %d", s.reserved.Load(), reserved)
+	}
+	w.checkLocks(bad)
+}
+
+// checkLocks recounts the lock table. The caller holds the lock; nothing else runs.
+func (w *world) checkLocks(bad func(string, ...any)) {
+	t := &w.s.locks
+	count := map[string]int{}
+	total := 0
+	for i := range t.shards {
+		for k, f := range t.shards[i].m {
+			if f.key != k || f.refs != 0 {
+				bad("file locks: %d references", f.refs)
+			}
+			if f.set.empty() && len(f.waiters) == 0 {
+				bad("empty file locks are kept")
+			}
+			for o, locks := range f.set.owners {
+				count[o.holder()] += len(locks)
+				total += len(locks)
+				if _, there := t.ranges.owners[o.holder()][lockPlace{k, o}]; !there {
+					bad("an owner's place is not known")
+				}
+				if o.Client != 0 {
+					c := w.s.clients[o.Client]
+					if c == nil {
+						bad("locks of a client that is gone")
+					}
+					lo := c.lockOwners[o.Owner]
+					if lo == nil || lo.held[k] != len(locks) {
+						bad("lock owner %q is gone or counts %v ranges, has %d", o.Owner, lo, len(locks))
+					}
+				}
+				for j, l := range locks {
+					if l.start > l.end || j > 0 && (locks[j-1].end >= l.start || locks[j-1].end+1 == l.start && locks[j-1].typ == l.typ) {
+						bad("locks out of order: %v", locks)
+					}
+					for p, others := range f.set.owners {
+						for _, m := range others {
+							if p != o && m.meets(l.byteRange) && (m.typ == WriteLock || l.typ == WriteLock) {
+								bad("two owners' locks conflict: %v %v", l, m)
+							}
+						}
+					}
+				}
+			}
+			if fl, isFake := w.s.cfg.Local.(*fakeLocal); isFake {
+				for o, locks := range f.set.owners {
+					if fmt.Sprint(fl.set(k).owners[o]) != fmt.Sprint(locks) {
+						bad("local locks differ: %v, table %v", fl.set(k).owners[o], locks)
+					}
+				}
+			}
+		}
+	}
+	for _, c := range w.s.clients {
+		for _, lo := range c.lockOwners {
+			for k := range lo.held {
+				if t.shards[keyShard(&k)].m[k] == nil {
+					bad("a lock owner counts ranges of a file without any")
+				}
+			}
+		}
+	}
+	if fmt.Sprint(count) != fmt.Sprint(t.ranges.count) || int64(total) != t.ranges.total.Load() {
+		bad("ranges %v (%d), counted %v (%d)", t.ranges.count, t.ranges.total.Load(), count, total)
+	}
+}
+
+var errDisk = errors.New("disk failed")
