@@ -40,7 +40,7 @@ type Config struct {
 
 	MaxRead    uint32        // largest READ, in bytes (rtmax); the engine's
 	MaxWrite   uint32        // largest WRITE, in bytes (wtmax); 1 MiB
-	DirPref    uint32        // preferred READDIR size, in bytes (dtpref); 64 KiB
+	DirPref    uint32        // preferred READDIR size, in bytes (dtpref); 1 MiB, as Linux
 	CheckEvery time.Duration // how often export directories are looked at; 2 s
 	MatchFor   time.Duration // how long a connection's match to an export is remembered; 2 min
 }
@@ -104,7 +104,7 @@ func New(cfg Config) (*Namespace, error) {
 		cfg.MaxWrite = 1 << 20
 	}
 	if cfg.DirPref == 0 {
-		cfg.DirPref = 64 << 10
+		cfg.DirPref = 1 << 20
 	}
 	if cfg.CheckEvery == 0 {
 		cfg.CheckEvery = 2 * time.Second

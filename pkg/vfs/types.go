@@ -108,7 +108,7 @@ type SetAttr struct {
 	SetUID   bool
 	SetGID   bool
 	SetSize  bool
-	Guard    bool // fail with ErrNotSync unless the change time is GuardTime
+	Guard    bool // fail with ErrNotSync unless the change time is GuardTime, as far as NFSv3's 32 bits of seconds tell
 	AtimeHow TimeHow
 	MtimeHow TimeHow
 	Mode     uint32

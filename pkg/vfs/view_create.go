@@ -55,8 +55,10 @@ func (v *View) make(dir Node, name []byte, t Type, extra *SetAttr, mk func(fd ui
 		n, found = v.find(dir, name)
 		v.c.MayBlock = mayBlock
 	}
-	changed := extra != nil && !extra.empty()
-	if found == nil && (n.Type() != t || changed && (v.attr(n, &e.Attr) != nil || e.Attr.UID != v.uid)) {
+	// What others put in the name's place they could only get changed that the caller may change himself, and the kernel
+	// sees to that; but the superuser may change everything.
+	give := extra != nil && (extra.SetUID || extra.SetGID)
+	if found == nil && (n.Type() != t || give && (v.attr(n, &e.Attr) != nil || e.Attr.UID != v.uid)) {
 		found = ErrStale
 	}
 	return v.finish(dir, n, found, extra, c)
@@ -64,13 +66,10 @@ func (v *View) make(dir Node, name []byte, t Type, extra *SetAttr, mk func(fd ui
 
 // finish sets and syncs what was made. found says why n is not known.
 func (v *View) finish(dir, n Node, found error, extra *SetAttr, c Change) (e Entry, _ Change, err error) {
-	changed := extra != nil && !extra.empty()
 	if found != nil {
-		if changed {
-			return e, c, ErrJukebox
-		}
-		return e, c, v.syncDir(dir)
+		return e, c, v.syncDir(dir) // it has been made: sent again, the call would meet its own name
 	}
+	changed := extra != nil && !extra.empty()
 	if changed {
 		if err = v.attr(n, &e.Attr); err == nil {
 			err = v.setattr(n, extra, &e.Attr)
@@ -239,7 +238,8 @@ func (v *View) Create(dir Node, name []byte, how CreateHow, verf [8]byte, s *Set
 		return e, c, aerr
 	}
 	if how == Exclusive {
-		if e.Attr.Size != 0 || e.Attr.Mtime != extra.Mtime || e.Attr.Atime != extra.Atime {
+		// Seconds only, as Linux: not every file system keeps the rest.
+		if e.Attr.Size != 0 || e.Attr.Mtime.Sec != extra.Mtime.Sec || e.Attr.Atime.Sec != extra.Atime.Sec {
 			return Entry{}, c, err
 		}
 	} else if s.SetSize {
@@ -311,7 +311,8 @@ func (v *View) Mknod(dir Node, name []byte, t Type, major, minor uint32, s *SetA
 	return v.make(dir, name, t, v.extras(s), func(fd uintptr) unix.Errno { return v.th.mknod(fd, mode, dev) })
 }
 
-// Link makes a hard link to n.
+// Link makes a hard link to n. It is the caller's own link(2), so that fs.protected_hardlinks holds here too: EPERM for files
+// that the caller neither owns nor may write. (The kernel's server goes below that check.)
 func (v *View) Link(n Node, dir Node, name []byte) (a Attr, c Change, err error) {
 	if n.Type() == TypeDir {
 		return a, c, unix.EISDIR

@@ -25,7 +25,7 @@ func (v *View) Setattr(n Node, s *SetAttr) (c Change, err error) {
 	span := v.ns.spans.begin(&n.f.Key)
 	if c.BeforeOK = v.attr(n, &c.Before) == nil; !c.BeforeOK {
 		err = ErrStale
-	} else if s.Guard && s.GuardTime != c.Before.Ctime {
+	} else if s.Guard && (uint32(s.GuardTime.Sec) != uint32(c.Before.Ctime.Sec) || s.GuardTime.Nsec != c.Before.Ctime.Nsec) {
 		err = ErrNotSync
 	} else {
 		err = v.setattr(n, s, &c.Before)
