@@ -38,7 +38,11 @@ func (s *Server) Serve(lns ...*net.TCPListener) error {
 	for _, ln := range lns {
 		go func() {
 			defer s.accepting.Done()
-			errs <- s.acceptAll(ln)
+			err := s.acceptAll(ln)
+			if err != nil {
+				s.cfg.Log.Error().Err(err).Msg("stopped accepting connections on one address")
+			}
+			errs <- err
 		}()
 	}
 	var first error

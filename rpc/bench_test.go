@@ -109,7 +109,6 @@ func TestNoAllocations(t *testing.T) {
 		{"groups", record(1, procWhoAmI), 16, false},
 		{"reply cache, old calls", record(1, procCount, 0), 16, false},
 		{"reply cache, new calls", record(1, procBulk, 0), 16, true},
-		{"slow calls", record(1, procMay, 0), 8, false},
 		{"4 KiB in", withOpaque(1, procSink, make([]byte, 4096)), 16, false},
 		{"1 MiB in", withOpaque(1, procSink, make([]byte, 1<<20)), 2, false},
 		{"100 kB out", record(1, procRead), 1, false},

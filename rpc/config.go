@@ -58,7 +58,7 @@ func (r Reason) String() string { return reasonNames[r] }
 const (
 	reasonStalled  = "closed: too many replies queued, and it has stalled longest"
 	reasonIdle     = "closed: idle"
-	reasonUnfilled = "closed: an unfinished call held memory that others wait for"
+	reasonUnfilled = "closed: an unfinished call came in too slowly while others waited for memory"
 	reasonShutdown = "closed: the server shuts down"
 )
 

@@ -58,7 +58,7 @@ type Conn struct {
 	unchoked bool   // tell the slow pool after unlocking
 	draining bool   // shutting down: read no more
 	waiting  bool   // in a queue for memory or for a place on the slow pool
-	stalled  bool   // a limit was hit: read again when half of it is free
+	stalled  bool   // too many calls in flight, or a thread ended: read again when half are done
 	reason   string // why it was closed
 	armed    uint32 // events asked for
 	low      int    // bytes that must be there before the socket counts as readable
@@ -101,7 +101,7 @@ func (c *Conn) unlock() {
 		c.release()
 	}
 	if kick {
-		c.srv.slow.kick()
+		c.srv.slow.kick(c)
 	}
 }
 
@@ -152,8 +152,14 @@ func (c *Conn) mayRead() bool {
 		return false
 	}
 	limit, calls := c.srv.queueLimit(), c.srv.cfg.MaxInFlight
+	if c.choked.Load() {
+		if c.queued > limit/2 {
+			return false
+		}
+		c.unchoke()
+	}
 	if c.stalled {
-		if c.queued > limit/2 || c.inflight > calls/2 {
+		if c.inflight > calls/2 {
 			return false
 		}
 		c.stalled = false
@@ -171,11 +177,12 @@ func (c *Conn) rearm() {
 		c.shut("closed by the client")
 		return
 	}
-	var want uint32
+	want := uint32(unix.EPOLLERR) // reported in any case, but only to who waits
 	if c.mayRead() {
-		want = unix.EPOLLIN
-		if c.held != nil {
-			want = unix.EPOLLOUT // at once, unless the socket is full
+		if c.held == nil {
+			want |= unix.EPOLLIN
+		} else {
+			want |= unix.EPOLLOUT // at once, unless the socket is full
 		}
 	}
 	if len(c.out) > 0 && !c.sending {

@@ -43,7 +43,7 @@ func (m *monitor) run(s *Server) {
 	calm := 0
 	for !m.stop.Load() {
 		if !m.armed.Load() {
-			futexWait(&m.bed.woken, 0, time.Hour)
+			m.bed.wait(time.Hour)
 			m.bed.woken.Store(0)
 			calm = 0
 			continue

@@ -188,11 +188,40 @@ func TestSlowRepliesToSlowReader(t *testing.T) {
 	if n := ts.queued.Load(); n > 512<<10+5<<20 {
 		t.Errorf("%d bytes queued", n)
 	}
-	if n := ts.Stats().SlowQueued; n < 30 {
-		t.Errorf("only %d calls were left in the queue", n)
+	if n := ts.Stats().Calls; n > 30 {
+		t.Errorf("%d of 60 calls ran for a client that takes nothing", n)
 	}
 	p.reads(1, 60, 1<<20)
 	p.alive()
+}
+
+// TestStalledClientsTakeNoPlaces: calls of clients that take no replies fill
+// neither the queue nor the threads of the slow pool.
+func TestStalledClientsTakeNoPlaces(t *testing.T) {
+	ts := start(t, func(c *Config) { c.SlowThreads = 4; c.SlowQueue = 16; c.MaxQueuedPerConn = 512 << 10 })
+	var stalled []*peerConn
+	for i := range 6 {
+		p := ts.dial(t)
+		p.send(burst(1, 12, procLater, kindMemory, 1<<20))
+		eventually(t, "it has calls there", func() bool {
+			l := ts.Connections()
+			return len(l) == i+1 && l[i].InFlight > 0
+		})
+		queued := ts.queued.Load()
+		p.send(burst(13, 12, procRead, kindMemory, 1<<20))
+		eventually(t, "it stalls", func() bool { return ts.queued.Load() > queued })
+		stalled = append(stalled, p)
+	}
+	ts.openGate()
+	fresh := ts.dial(t)
+	for i := range uint32(3) {
+		fresh.send(burst(1, 40, procMay, i))
+		fresh.expect(1, 40)
+	}
+	for _, p := range stalled {
+		p.reads(1, 24, 1<<20)
+		p.alive()
+	}
 }
 
 // TestClosedConnectionsCallsAreDropped: what waits for a slow thread when its

@@ -19,6 +19,7 @@ import (
 // sleeper is one thread's bed. It lies on the heap.
 type sleeper struct {
 	woken atomic.Uint32
+	limit unix.Timespec // of the present sleep
 }
 
 type parker struct {
@@ -46,7 +47,7 @@ func (p *parker) sleep(s *sleeper, max time.Duration) bool {
 			}
 			left = time.Second // being woken just now
 		}
-		futexWait(&s.woken, 0, left)
+		s.wait(left)
 	}
 	return true
 }
@@ -84,10 +85,10 @@ const (
 	futexWakePrivate = 1 | 128
 )
 
-// futexWait sleeps while *a is v, for at most d.
-func futexWait(a *atomic.Uint32, v uint32, d time.Duration) {
-	ts := unix.NsecToTimespec(int64(d))
-	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(a)), futexWaitPrivate, uintptr(v), uintptr(unsafe.Pointer(&ts)), 0, 0)
+// wait sleeps while s is not woken, for at most d.
+func (s *sleeper) wait(d time.Duration) {
+	s.limit = unix.NsecToTimespec(int64(d))
+	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&s.woken)), futexWaitPrivate, 0, uintptr(unsafe.Pointer(&s.limit)), 0, 0)
 }
 
 func futexWake(a *atomic.Uint32) {

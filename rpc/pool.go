@@ -8,7 +8,8 @@
 //
 // What is read but cannot run yet gets at most three quarters. The last quarter
 // is for calls on the slow pool alone: they end by themselves, so that there
-// is always something to wait for.
+// is always something to wait for. One small call of a connection is taken
+// there in any case, so that nobody is shut out by others.
 //
 // Buffers come in a few sizes and are kept for reuse. Large ones are mapped
 // outside the collector's heap: they neither feed nor pace it, they go back to
@@ -106,10 +107,12 @@ func (p *pool) giveBack(n int64) {
 }
 
 // get returns a buffer of at least n bytes for a call on the slow pool; nil
-// when the budget is spent.
-func (p *pool) get(n int) *buffer {
+// when the budget is spent, unless it must be.
+func (p *pool) get(n int, must bool) *buffer {
 	i := p.class(n)
-	if !p.take(int64(p.classes[i].size), p.limit) {
+	if size := int64(p.classes[i].size); must {
+		p.used.Add(size)
+	} else if !p.take(size, p.limit) {
 		return nil
 	}
 	return p.issue(i)

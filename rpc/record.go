@@ -33,6 +33,7 @@ type assembly struct {
 	nmark int     // bytes of the next mark that are there
 	mark  [4]byte // that mark, while 0 < nmark < 4
 	empty int     // empty fragments so far
+	since int64   // when its first byte came
 }
 
 // active reports that part of a record is here.

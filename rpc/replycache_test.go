@@ -269,3 +269,19 @@ func TestReplyCacheKeepsOnlyAnswers(t *testing.T) {
 	}
 	eventually(t, "entries are free", func() bool { return ts.caches[0].used() == 1 })
 }
+
+// TestReplyCacheBehindPayload: a reply is kept whatever was encoded before it
+// in the same burst.
+func TestReplyCacheBehindPayload(t *testing.T) {
+	ts := start(t, nil)
+	p := ts.dial(t)
+	calls := append(record(1, procRead, kindMemory, 65536), record(2, procCount, 0)...)
+	for range 3 {
+		p.send(calls)
+		for range 2 {
+			if b := p.recv(); xidOf(b) == 2 && !bytes.Equal(b, success(2, 1)) {
+				t.Fatalf("got % x", b)
+			}
+		}
+	}
+}

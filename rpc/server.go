@@ -3,6 +3,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -201,26 +202,36 @@ func (s *Server) janitor() {
 	}
 }
 
-// patience is how long a connection may keep an unfinished record without
-// sending more of it while others wait for the memory.
+// patience is how long a connection may take for a record while others wait
+// for the memory that is kept for the rest of it.
 const patience = int64(5 * time.Second)
 
+// sweep closes what has been idle too long and, when memory is short, as many
+// connections as wait for some: those that keep calls waiting because they
+// take no replies, and those whose unfinished records come in most slowly.
 func (s *Server) sweep(now int64) {
-	var hog *Conn
-	var hogSince int64
-	short := s.pool.waiting.Load() > 0
+	type hog struct {
+		c      *Conn
+		rate   float64 // bytes a nanosecond
+		reason string
+	}
+	var hogs []hog
+	short := int(s.pool.waiting.Load())
 	s.table.all(func(c *Conn) {
 		c.mu.Lock()
 		quiet := !c.busy && !c.sending && c.inflight == 0 && len(c.out) == 0
 		if quiet && !c.waiting && now-c.active > int64(s.cfg.IdleTimeout) {
 			c.shut(reasonIdle)
-		} else if short && quiet && c.in.buf != nil && now-c.active > patience && (hog == nil || c.active < hogSince) {
-			hog, hogSince = c, c.active
+		} else if age := now - c.in.since; short > 0 && quiet && c.in.buf != nil && age > patience {
+			hogs = append(hogs, hog{c, float64(c.in.got) / float64(age), reasonUnfilled})
+		} else if short > 0 && c.choked.Load() && c.inflight > 0 && now-c.progress > patience {
+			hogs = append(hogs, hog{c, 0, reasonStalled})
 		}
 		c.unlock()
 	})
-	if hog != nil {
-		hog.close(reasonUnfilled)
+	slices.SortFunc(hogs, func(a, b hog) int { return cmp.Compare(a.rate, b.rate) })
+	for _, h := range hogs[:min(short, len(hogs))] {
+		h.c.close(h.reason)
 	}
 	s.pool.wake()
 }
@@ -271,7 +282,9 @@ func (s *Server) drain(ctx context.Context) error {
 		s.table.all(func(c *Conn) {
 			c.mu.Lock()
 			c.draining = true
-			if c.busy || c.sending || c.inflight > 0 || len(c.out) > 0 || unsent(c.fd) > 0 {
+			if c.closed {
+				left++ // in use just now
+			} else if c.busy || c.sending || c.inflight > 0 || len(c.out) > 0 || unsent(c.fd) > 0 {
 				left++
 				c.rearm()
 			} else {
@@ -347,7 +360,7 @@ func (s *Server) Stats() Stats {
 	st.Conns = s.table.n
 	s.table.mu.Unlock()
 	s.slow.mu.Lock()
-	st.SlowQueued, st.SlowRunning, st.SlowThreads = s.slow.queued, s.slow.running, s.slow.threads
+	st.SlowQueued, st.SlowRunning, st.SlowThreads = s.slow.q.queued+s.slow.q.parked, s.slow.q.running, s.slow.threads
 	s.slow.mu.Unlock()
 	for _, r := range s.caches {
 		st.CacheHits += r.hits.Load()
@@ -382,6 +395,6 @@ func (s *Server) Connections() []ConnInfo {
 		list = append(list, ConnInfo{ID: c.id, Peer: c.peer.remote, Local: c.peer.local, Since: c.since, Idle: time.Duration(idle),
 			Calls: c.calls.Load(), BytesIn: c.bytesIn.Load(), BytesOut: c.bytesOut.Load(), InFlight: inflight, Queued: queued})
 	})
-	slices.SortFunc(list, func(a, b ConnInfo) int { return int(int64(a.ID) - int64(b.ID)) })
+	slices.SortFunc(list, func(a, b ConnInfo) int { return cmp.Compare(a.ID, b.ID) })
 	return list
 }

@@ -49,6 +49,31 @@ func TestShutdownFinishesCalls(t *testing.T) {
 	}
 }
 
+// TestShutdownAfterReset: a client that is gone takes nothing more, and is not
+// waited for.
+func TestShutdownAfterReset(t *testing.T) {
+	for range 20 {
+		ts := start(t, nil)
+		p := ts.dial(t)
+		p.send(burst(1, 4, procMay, 1))
+		q := ts.dial(t)
+		q.send(burst(1, 3, procRead, kindMemory, 1<<20))
+		p.Conn.(*net.TCPConn).SetLinger(0)
+		q.Conn.(*net.TCPConn).SetLinger(0)
+		done := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			done <- ts.Shutdown(ctx)
+		}()
+		p.Close()
+		q.Close()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestShutdownGivesUp(t *testing.T) {
 	ts := start(t, nil)
 	p := ts.dial(t)

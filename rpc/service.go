@@ -118,7 +118,7 @@ func (t *service) serve(c *Conn, events uint32) {
 	if !read && events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
 		c.shut("connection lost")
 	}
-	c.mu.Unlock()
+	c.unlock()
 	if read {
 		for n := 0; n < maxRounds && t.round(c); n++ {
 		}
@@ -141,6 +141,9 @@ func (t *service) round(c *Conn) bool {
 	for more := ok; more && ok; {
 		var err error
 		in, err = t.split(c, in)
+		if c.in.since == 0 {
+			c.in.since = now
+		}
 		more = len(in) > 0 && err == nil
 		order, sane := t.group()
 		n, going := t.burst(c, order, now)

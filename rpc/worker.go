@@ -112,7 +112,7 @@ var null = Proc{Name: "NULL", Run: func(*Call) Verdict { return Done }}
 // appends nothing, when the call must move to a slow thread.
 func (w *worker) run(c *Conn, p *incoming, arrived int64, mayBlock bool) (move bool) {
 	e, h := &w.enc, &p.head
-	start, at, before := e.Mark(), len(e.Bytes()), e.Len()
+	start, at, before, payloads := e.Mark(), len(e.Bytes()), e.Len(), len(e.Segments())
 	if h.fault != faultNone || p.proc == nil {
 		w.refuse(p)
 		seal(e, at, e.Len()-before-4)
@@ -160,7 +160,7 @@ func (w *worker) run(c *Conn, p *incoming, arrived int64, mayBlock bool) (move b
 	keep := false
 	switch verdict {
 	case Done:
-		keep = len(e.Segments()) == 0 || e.Segments()[len(e.Segments())-1].At < at
+		keep = len(e.Segments()) == payloads
 	case Drop:
 		e.Rollback(start)
 	case GarbageArgs:
