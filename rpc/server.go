@@ -220,11 +220,13 @@ func (s *Server) sweep(now int64) {
 	s.table.all(func(c *Conn) {
 		c.mu.Lock()
 		quiet := !c.busy && !c.sending && c.inflight == 0 && len(c.out) == 0
-		if quiet && !c.waiting && now-c.active > int64(s.cfg.IdleTimeout) {
+		switch {
+		case quiet && !c.waiting && now-c.active > int64(s.cfg.IdleTimeout):
 			c.shut(reasonIdle)
-		} else if age := now - c.in.since; short > 0 && quiet && c.in.buf != nil && age > patience {
-			hogs = append(hogs, hog{c, float64(c.in.got) / float64(age), reasonUnfilled})
-		} else if short > 0 && c.choked.Load() && c.inflight > 0 && now-c.progress > patience {
+		case short == 0:
+		case quiet && c.in.buf != nil && now-c.in.since > patience:
+			hogs = append(hogs, hog{c, float64(c.in.got) / float64(now-c.in.since), reasonUnfilled})
+		case c.choked.Load() && c.inflight > 0 && now-c.progress > patience:
 			hogs = append(hogs, hog{c, 0, reasonStalled})
 		}
 		c.unlock()
