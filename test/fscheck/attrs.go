@@ -25,7 +25,7 @@ func nodes(r *run) error {
 		{"sock", unix.S_IFSOCK | 0o600, 0},
 		{"char", unix.S_IFCHR | 0o660, unix.Mkdev(1, 3)},
 		{"block", unix.S_IFBLK | 0o640, unix.Mkdev(8, 17)},
-		{"char-large", unix.S_IFCHR | 0o666, unix.Mkdev(4000, 200000)}, // the most that XFS encodes is a minor of 18 bits
+		{"char-large", unix.S_IFCHR | 0o666, unix.Mkdev(511, 1<<18-1)}, // the largest that XFS can store
 	}
 	if r.phase("write") {
 		if _, err := r.emptyDir("nodes"); err != nil {

@@ -153,7 +153,8 @@ func sha256File(t *testing.T, name string) string {
 }
 
 // randomReads reads at odd places, from the server's page cache and from the
-// disk, and sees in the server's counters that the mode was at work.
+// disk, and sees in the server's counters that the mode was at work: they count
+// a READ under the mode that served it, and as a fallback of those that did not.
 func (s *station) randomReads(t *testing.T, mode string) {
 	before := s.server.Stats(t)
 	s.oddReads(t)
@@ -171,17 +172,18 @@ func (s *station) randomReads(t *testing.T, mode string) {
 			fallbacks -= f.Count
 		}
 		t.Logf("%s: %d READs, %d bytes in excess, %d fallbacks", m.Mode, calls, excess, fallbacks)
-		disk := s.fs.name != "tmpfs"
-		switch {
-		case m.Mode != mode && calls > 0:
-			t.Errorf("%d READs were %s, want all %s", calls, m.Mode, mode)
-		case m.Mode != mode:
-		case calls == 0:
-			t.Errorf("no READ was %s", mode)
-		case mode == "direct" && disk && (excess == 0 || fallbacks > 0):
-			t.Errorf("direct: %d bytes in excess and %d fallbacks, want some and none", excess, fallbacks)
-		case mode != "buffered" && !disk && fallbacks == 0:
-			t.Errorf("tmpfs served %s READs without a fallback", mode)
+		served := mode
+		if mode == "direct" && s.fs.name == "tmpfs" {
+			served = "dontcache" // there is no O_DIRECT on tmpfs; dropping behind has no effect but works
+		}
+		if (calls > 0) != (m.Mode == served) {
+			t.Errorf("%d READs were served %s, want all %s", calls, m.Mode, served)
+		}
+		if m.Mode == mode && (fallbacks > 0) != (mode != "buffered" && s.fs.name == "tmpfs") {
+			t.Errorf("%d fallbacks of %s", fallbacks, mode)
+		}
+		if m.Mode == mode && (excess > 0) != (served == "direct") {
+			t.Errorf("%s read %d bytes in excess", mode, excess)
 		}
 	}
 }
