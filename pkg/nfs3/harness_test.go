@@ -15,6 +15,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,6 +55,7 @@ type testServer struct {
 	rpc    *rpc.Server
 	bus    trace.Bus
 	log    logBuffer
+	listed atomic.Pointer[exports.Set] // what MOUNT's EXPORT lists
 	inside chan func(*rpc.Call)
 	ran    chan struct{}
 }
@@ -93,6 +95,7 @@ func serveExports(t testing.TB, dir, table string) *testServer {
 	log := zerolog.New(&s.log)
 	set, _, err := exports.Parse("exports", []byte(table))
 	nfscall.Must(t, err)
+	s.listed.Store(set)
 
 	s.cache = filecache.New(filecache.Config{Budget: 512, Trace: &s.bus})
 	s.engine, err = dataio.New(dataio.Config{Cache: s.cache, Trace: &s.bus, Pipes: 16})
@@ -102,7 +105,7 @@ func serveExports(t testing.TB, dir, table string) *testServer {
 	s.ns, err = vfs.New(vfs.Config{Exports: set, HandleKey: key, Cache: s.cache, Engine: s.engine,
 		Modes: &dataio.Modes{}, Trace: &s.bus, Log: log, DirPref: 1 << 20})
 	nfscall.Must(t, err)
-	s.svc = New(Config{Namespace: s.ns, Exports: func() *exports.Set { return set }, Log: log, Trace: &s.bus})
+	s.svc = New(Config{Namespace: s.ns, Exports: s.listed.Load, Log: log, Trace: &s.bus})
 	programs := append(s.svc.Programs(), rpc.Program{Prog: progInside, Name: "INSIDE", Versions: []rpc.Version{{Vers: 1,
 		Procs: []rpc.Proc{{Name: "NULL"}, {Name: "RUN", Run: func(c *rpc.Call) rpc.Verdict {
 			f := <-s.inside

@@ -246,7 +246,7 @@ func TestMountListsAreBounded(t *testing.T) {
 	}
 	set, _, err := exports.Parse("exports", []byte(table.String()))
 	nfscall.Must(t, err)
-	s.svc.exports = func() *exports.Set { return set }
+	s.listed.Store(set)
 	for i := range maxMounts {
 		s.svc.mounts.add(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), "/"+strings.Repeat("p", 1020))
 	}
