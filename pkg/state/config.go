@@ -2,11 +2,7 @@
 
 package state
 
-import (
-	"time"
-
-	"sluice/pkg/trace"
-)
+import "time"
 
 // Config configures a State. Zero values give the defaults in brackets.
 type Config struct {
@@ -33,12 +29,11 @@ type Config struct {
 
 	ForceGrace bool // grace even without recorded clients, for its whole length: NLM has hosts to hear from
 
-	Now       func() int64 // monotonic nanoseconds [time since start]
-	Recovery  Recovery     // stable storage of client records [none: no grace, no reclaim]
-	Callbacks Callbacks    // [none: no delegations]
-	Local     LocalLocker  // [none]
-	Leases    Leases       // [none: local processes are not noticed]
-	Trace     *trace.Bus
+	Now       func() int64                     // monotonic nanoseconds [time since start]
+	Recovery  Recovery                         // stable storage of client records [none: no grace, no reclaim]
+	Callbacks Callbacks                        // [none: no delegations]
+	Local     LocalLocker                      // [none]
+	Leases    Leases                           // [none: local processes are not noticed]
 	Log       func(format string, args ...any) // for an administrator: storage that fails, clients expired [discarded]
 }
 
@@ -64,12 +59,17 @@ type LocalLocker interface {
 	Forget(file FileKey, owner LockOwner)
 }
 
-// Leases backs delegations by kernel leases, so that a local open in conflict waits. When the kernel reports one, whoever
-// implements Leases calls State.LeaseBroken.
+// Leases backs delegations by kernel leases, so that a local open in conflict waits. When the kernel reports one, or
+// anything else shows that a local process changes the file or its names, whoever implements Leases calls
+// State.LeaseBroken.
 type Leases interface {
 	// Acquire takes a read or write lease; an error means no delegation. It must not wait.
 	Acquire(file FileKey, write bool) error
-	// Release gives it back. Releasing one that is not held does nothing.
+	// Weaken: the holder of a read delegation opens the file for writing itself. The kernel's lease can't stay beside a
+	// writer, so it goes; from here on local processes are watched (inotify) and reported, though not held back. false:
+	// there is no such watch, and the delegation is recalled. Release follows in any case.
+	Weaken(file FileKey) bool
+	// Release gives up lease and watch. Releasing what is not held does nothing.
 	Release(file FileKey)
 }
 

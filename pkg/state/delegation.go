@@ -149,7 +149,7 @@ func (s *State) leaseDeleg(call *Call, a *OpenArgs) Delegation {
 	if err != nil {
 		return Delegation{Why: NoneContention}
 	}
-	f.lease = typ // given back by changed if no delegation comes of it
+	f.lease, f.weak = typ, false // given back by changed if no delegation comes of it
 	if st.status != stidLive || f.breaks != breaks {
 		return Delegation{Why: NoneContention}
 	}
@@ -263,18 +263,19 @@ func (s *State) LeaseBroken(file FileKey) {
 	}
 }
 
-// selfConflict settles an open for writing by the holder of a read delegation. The delegation could stay (Linux lets it),
-// but the kernel's lease can't beside a writer, and without it local writers would not be noticed: so it is recalled, while
-// the open goes on.
-func (s *State) selfConflict(f *file, c *Client, write bool) {
-	if s.cfg.Leases == nil || !write || f.lease != DelegRead {
+// selfConflict settles an open for writing by the holder of a read delegation. The delegation stays, as in Linux (pynfs
+// DELEG21, DELEG23), unless local writers would go unnoticed then: the kernel's lease can't stay beside a writer.
+func (s *State) selfConflict(f *file, write bool) {
+	if s.cfg.Leases == nil || !write || f.lease != DelegRead || f.weak || len(f.delegs) == 0 {
 		return
 	}
-	f.lease = DelegNone
-	s.later(func() { s.cfg.Leases.Release(f.key) })
-	for _, d := range f.delegs {
-		s.recall(d, false, s.now())
-	}
+	f.weak = true
+	key := f.key
+	s.later(func() {
+		if !s.cfg.Leases.Weaken(key) {
+			s.LeaseBroken(key)
+		}
+	})
 }
 
 // detach takes a delegation off its file and out of the counts.

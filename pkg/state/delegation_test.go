@@ -471,14 +471,29 @@ func TestLeases(t *testing.T) {
 		}
 	}
 	w.check()
-	// The holder of a read delegation opens to write: the open goes through, the lease goes, the delegation is recalled.
-	c.delegated(fkey(20), ShareRead)
-	_, err = c.open("w", fkey(20), ShareWrite, 0)
-	ok(t, "OPEN", err)
-	if l.has(fkey(20)) != DelegNone || len(w.takeRecalls()) != 1 {
-		t.Fatal("self conflict")
+	// The holder of a read delegation opens to write: the open goes through, the delegation stays if local processes are
+	// watched, and is recalled if they are not.
+	for i, watch := range []bool{true, false} {
+		l.watch = watch
+		f := fkey(20 + i)
+		o := c.delegated(f, ShareRead)
+		for range 2 {
+			_, err = c.open("w", f, ShareWrite, 0)
+			ok(t, "OPEN", err)
+		}
+		if l.weakened != i+1 || (len(w.takeRecalls()) == 1) == watch {
+			t.Fatal("self conflict")
+		}
+		w.check()
+		w.s.LeaseBroken(f)
+		if (len(w.takeRecalls()) == 1) != watch {
+			t.Fatal("a local process was not noticed")
+		}
+		ok(t, "DELEGRETURN", c.delegReturn(f, o.Deleg.Stateid))
+		if l.has(f) != DelegNone {
+			t.Fatal("not released")
+		}
 	}
-	w.check()
 }
 
 // TestDeleg40: a 4.0 client gets one only when its callback path is known to work, and its owner is confirmed.

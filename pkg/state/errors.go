@@ -3,6 +3,7 @@
 package state
 
 // Err is a condition that protocols map to their status codes. In brackets the NFSv4 code where the name does not tell.
+// ErrResource has no code in 4.1 and later: DELAY there.
 type Err uint8
 
 // The conditions.

@@ -11,11 +11,12 @@ type file struct {
 	deny   [2]int // opens that deny reading, writing
 	delegs []*deleg
 
-	hadConflict bool // a delegation was recalled: no more of them while the file is known (as Linux)
-	lease       DelegType
-	leasing     bool   // Leases.Acquire is under way
-	breaks      uint64 // conflicts so far: an acquisition that saw one come gives up
-	counted     bool   // in State.interest
+	hadConflict bool      // a delegation was recalled: no more of them while the file is known (as Linux)
+	lease       DelegType // what Leases was asked for
+	weak        bool      // and then told to weaken
+	leasing     bool      // Leases.Acquire is under way
+	breaks      uint64    // conflicts so far: an acquisition that saw one come gives up
+	counted     bool      // in State.interest
 }
 
 // getFile finds or makes a file.

@@ -58,7 +58,7 @@ func (s *State) Lock(call *Call, a *LockArgs) (res Stateid, conflict LockConflic
 // lockStateFor finds or makes the state that a LOCK is for, marked busy.
 func (s *State) lockStateFor(call *Call, a *LockArgs) (l *lockState, made bool, err error) {
 	if !a.New {
-		st, err := s.turnFor(call, &a.File, a.LockStateid, a.LockSeqid)
+		st, err := s.turnFor(call, &a.File, a.LockStateid, a.LockSeqid, seqLock)
 		if err != nil {
 			return nil, false, err
 		}
@@ -73,7 +73,7 @@ func (s *State) lockStateFor(call *Call, a *LockArgs) (l *lockState, made bool, 
 		defer s.leave()
 		return l, false, s.readyLock(l, a.Type)
 	}
-	st, err := s.turnFor(call, &a.File, a.OpenStateid, a.OpenSeqid)
+	st, err := s.turnFor(call, &a.File, a.OpenStateid, a.OpenSeqid, seqLock)
 	if err != nil {
 		return nil, false, err
 	}
@@ -264,7 +264,7 @@ func (s *State) Unlock(call *Call, a *UnlockArgs) (res Stateid, err error) {
 	if err != nil {
 		return res, err
 	}
-	st, err := s.turnFor(call, &a.File, a.Stateid, a.Seqid)
+	st, err := s.turnFor(call, &a.File, a.Stateid, a.Seqid, seqUnlock)
 	if err != nil {
 		return res, err
 	}

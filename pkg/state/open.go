@@ -164,7 +164,7 @@ func (s *State) tryOpen(call *Call, a *OpenArgs) (res OpenRes, victims []*Client
 		if busy {
 			return res, nil, ErrDelay
 		}
-		s.selfConflict(f, c, write)
+		s.selfConflict(f, write)
 	}
 	st := o.states[a.File]
 	if st == nil && c.nopens >= s.cfg.MaxOpens {
@@ -260,7 +260,7 @@ func (s *State) unshare(o *openState) {
 // OpenConfirm confirms a 4.0 open owner. The client is on stable storage before it returns.
 func (s *State) OpenConfirm(call *Call, file FileKey, sid Stateid, seqid uint32) (res Stateid, err error) {
 	defer s.abandon(call, &err)
-	st, err := s.turnFor(call, &file, sid, seqid)
+	st, err := s.turnFor(call, &file, sid, seqid, seqConfirm)
 	if err != nil {
 		return Stateid{}, err
 	}
@@ -288,7 +288,7 @@ func (s *State) OpenDowngrade(call *Call, file FileKey, sid Stateid, seqid uint3
 	if access == 0 || access > ShareBoth || deny > ShareBoth {
 		return Stateid{}, ErrInval
 	}
-	st, err := s.turnFor(call, &file, sid, seqid)
+	st, err := s.turnFor(call, &file, sid, seqid, seqDowngrade)
 	if err != nil {
 		return Stateid{}, err
 	}
@@ -311,7 +311,7 @@ func (s *State) OpenDowngrade(call *Call, file FileKey, sid Stateid, seqid uint3
 // LOCK is under way. What it gives back for 4.1 is the invalid stateid (RFC 8881 18.2.4).
 func (s *State) CloseFile(call *Call, file FileKey, sid Stateid, seqid uint32) (res Stateid, err error) {
 	defer s.abandon(call, &err)
-	st, err := s.turnFor(call, &file, sid, seqid)
+	st, err := s.turnFor(call, &file, sid, seqid, seqClose)
 	if err != nil {
 		return Stateid{}, err
 	}

@@ -11,6 +11,7 @@ type owner struct {
 
 	// Under the turn, 4.0.
 	seqid    uint32 // expected next
+	op       seqOp  // of the request before
 	reply    []byte // to the request before; nil: it was too long
 	hasReply bool
 	replyFH  []byte // the current file handle after an OPEN
@@ -24,6 +25,18 @@ type owner struct {
 	idleSince int64                     // when the last open went; 0 while there is one
 	gone      bool
 }
+
+// seqOp is an operation that carries a seqid.
+type seqOp uint8
+
+const (
+	seqOpen seqOp = iota + 1
+	seqConfirm
+	seqDowngrade
+	seqClose
+	seqLock
+	seqUnlock
+)
 
 // maxReply bounds the replies that owners keep; the longest is LOCK's denial with the holder's name.
 const maxReply = MaxOwner + 96
@@ -72,12 +85,13 @@ func (o *owner) giveTurn(call *Call) {
 }
 
 // checkSeqid compares a request's seqid with the owner's; ErrReplay when it is the last request again. The call has the turn.
-func (o *owner) checkSeqid(call *Call, seqid uint32) error {
+func (o *owner) checkSeqid(call *Call, seqid uint32, op seqOp) error {
 	switch seqid {
 	case o.seqid:
+		call.op = op
 		return nil
 	case o.seqid - 1:
-		if o.hasReply {
+		if o.hasReply && o.op == op { // another operation is no replay (RFC 7530 9.1.9; pynfs LKU6c)
 			o.client.s.counts.replays.Add(1)
 			call.replay, call.replayFH, call.replayed = o.reply, o.replyFH, true
 			return ErrReplay
@@ -97,7 +111,7 @@ func (s *State) OwnerDone(call *Call, bump bool, reply, fh []byte) {
 	}
 	if bump && !call.replayed {
 		o.seqid++
-		o.hasReply = true
+		o.op, o.hasReply = call.op, true
 		if len(reply) <= maxReply {
 			o.reply = append(o.reply[:0:0], reply...) // not in place: a replay may still be sending the old one
 		} else {
@@ -140,6 +154,7 @@ func (s *State) openOwner(call *Call, a *OpenBeginArgs) (*owner, error) {
 			o, err = c.addOwner(name, false, a.Seqid, now)
 			if err == nil && call.Minor == 0 {
 				err = o.takeTurn(call) // nobody else knows it yet
+				call.op = seqOpen
 			}
 			if err == nil {
 				o.confirmed = call.Minor > 0
@@ -165,14 +180,14 @@ func (s *State) openOwner(call *Call, a *OpenBeginArgs) (*owner, error) {
 			o.giveTurn(call)
 			continue
 		}
-		return o, o.checkSeqid(call, a.Seqid)
+		return o, o.checkSeqid(call, a.Seqid, seqOpen)
 	}
 }
 
 // turnFor finds the state of an operation that carries a seqid and takes the turn of its owner: the open owner's for an
 // open, the lock owner's for locks. The seqid counts before the stateid's, so that a replay is one whatever it names
 // (Linux: nfs4_seqid_op_checks). A nil owner is not an error: with sessions there are no seqids.
-func (s *State) turnFor(call *Call, file *FileKey, sid Stateid, seqid uint32) (stateful, error) {
+func (s *State) turnFor(call *Call, file *FileKey, sid Stateid, seqid uint32, op seqOp) (stateful, error) {
 	for {
 		s.mu.RLock()
 		st, err := s.lookup(call, sid)
@@ -200,7 +215,7 @@ func (s *State) turnFor(call *Call, file *FileKey, sid Stateid, seqid uint32) (s
 				continue
 			}
 			s.mu.RUnlock()
-			if err := o.checkSeqid(call, seqid); err != nil {
+			if err := o.checkSeqid(call, seqid, op); err != nil {
 				return nil, err
 			}
 		}

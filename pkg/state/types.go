@@ -83,6 +83,7 @@ type Call struct {
 	owner        *owner // 4.0: whose seqid the running operation uses
 	newLockOwner *owner // 4.0: of a LOCK that makes one
 	open         openInFlight
+	op           seqOp // what it is
 	replayed     bool
 	replay       []byte
 	replayFH     []byte

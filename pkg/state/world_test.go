@@ -381,10 +381,12 @@ func (l *fakeLocal) Forget(f FileKey, o LockOwner) {
 
 // fakeLeases stands for the kernel's leases.
 type fakeLeases struct {
-	mu      sync.Mutex
-	held    map[FileKey]DelegType
-	refuse  bool
-	onTaken func(FileKey)
+	mu       sync.Mutex
+	held     map[FileKey]DelegType
+	refuse   bool
+	watch    bool
+	weakened int
+	onTaken  func(FileKey)
 }
 
 func (l *fakeLeases) Acquire(f FileKey, write bool) error {
@@ -406,6 +408,13 @@ func (l *fakeLeases) Acquire(f FileKey, write bool) error {
 		taken(f)
 	}
 	return nil
+}
+
+func (l *fakeLeases) Weaken(f FileKey) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.weakened++
+	return l.watch
 }
 
 func (l *fakeLeases) Release(f FileKey) { l.mu.Lock(); delete(l.held, f); l.mu.Unlock() }
