@@ -19,8 +19,8 @@ var types = [16]Type{
 	unix.S_IFIFO >> 12:  TypeFifo,
 }
 
-// fill converts what statx said of a file on m.
-func (a *Attr) fill(stx *unix.Statx_t, m *fsMount, key *filecache.Key) {
+// fill converts what statx said.
+func (a *Attr) fill(stx *unix.Statx_t, fsid uint64) {
 	a.Type = types[stx.Mode>>12&15]
 	a.Mode = uint32(stx.Mode & 0o7777)
 	a.Nlink = stx.Nlink
@@ -29,7 +29,7 @@ func (a *Attr) fill(stx *unix.Statx_t, m *fsMount, key *filecache.Key) {
 	a.Used = stx.Blocks * 512
 	a.RdevMajor, a.RdevMinor = stx.Rdev_major, stx.Rdev_minor
 	a.BlockSize = stx.Blksize
-	a.FSID = m.attrFSID(key)
+	a.FSID = fsid
 	a.FileID = stx.Ino
 	a.Atime = Time{stx.Atime.Sec, stx.Atime.Nsec}
 	a.Mtime = Time{stx.Mtime.Sec, stx.Mtime.Nsec}
@@ -38,6 +38,9 @@ func (a *Attr) fill(stx *unix.Statx_t, m *fsMount, key *filecache.Key) {
 	a.Change = uint64(stx.Ctime.Sec)*1e9 + uint64(stx.Ctime.Nsec)
 	a.MountPoint = stx.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
+
+// fsid is the fsid attribute of a node.
+func (n Node) fsid() uint64 { return n.m.attrFSID(&n.f.Key) }
 
 // stamp is what grants are checked against.
 func stamp(stx *unix.Statx_t) filecache.Stamp {
@@ -59,7 +62,7 @@ func (v *View) attr(n Node, a *Attr) error {
 		a.Type = TypeNone
 		return err
 	}
-	a.fill(&v.th.stx, n.m, &n.f.Key)
+	a.fill(&v.th.stx, n.fsid())
 	return nil
 }
 

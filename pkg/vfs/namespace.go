@@ -52,7 +52,8 @@ type Namespace struct {
 	table   atomic.Pointer[table]
 	memoGen atomic.Uint64 // remembered matches of an older generation are void
 	nextFS  atomic.Uint64
-	hashKey HandleKey // of group lists in grants
+	stale   atomic.Uint32 // handles met that were stale; see names.go
+	hashKey HandleKey     // of group lists in grants
 	locks   locks
 	spans   spans
 	durable durable

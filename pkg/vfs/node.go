@@ -36,6 +36,7 @@ type Thread struct {
 	key    filecache.Key
 	groups [MaxGroups]uint32
 	recent recentReads
+	notes  *notes
 	rq     dataio.ReadReq  // here, since what a pointer leads to would be allocated
 	wq     dataio.WriteReq // per call
 	dirbuf []byte
@@ -206,8 +207,9 @@ func (v *View) miss(m *fsMount) (*filecache.File, error) {
 	case 0:
 	case unix.EAGAIN:
 		return nil, ErrWouldBlock
-	case unix.EINVAL, unix.EOPNOTSUPP, unix.EPERM, unix.ENOENT, unix.EOVERFLOW:
-		return nil, ErrStale // a handle that this file system does not know
+	case unix.ESTALE, unix.EINVAL, unix.EOPNOTSUPP, unix.EPERM, unix.ENOENT, unix.EOVERFLOW:
+		v.ns.stale.Add(1)
+		return nil, ErrStale // a handle that this file system does not know, any more or at all
 	default:
 		return nil, fail(errnoOf(err))
 	}

@@ -69,9 +69,9 @@ func (th *Thread) statx(fd int, raw bool) unix.Errno {
 	for {
 		var e unix.Errno
 		if raw {
-			_, _, e = unix.RawSyscall6(unix.SYS_STATX, uintptr(fd), path, unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, uintptr(unsafe.Pointer(&th.stx)), 0)
+			_, _, e = unix.RawSyscall6(unix.SYS_STATX, uintptr(fd), path, unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, uintptr(unsafe.Pointer(&th.stx)), 0)
 		} else {
-			_, _, e = unix.Syscall6(unix.SYS_STATX, uintptr(fd), path, unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, uintptr(unsafe.Pointer(&th.stx)), 0)
+			_, _, e = unix.Syscall6(unix.SYS_STATX, uintptr(fd), path, unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, uintptr(unsafe.Pointer(&th.stx)), 0)
 		}
 		if e != unix.EINTR {
 			return e

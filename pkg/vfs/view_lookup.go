@@ -2,7 +2,8 @@
 //
 // The hot path is one name_to_handle_at under the caller's credentials, in which the kernel walks the name and checks
 // permission, and one statx of the descriptor that the cache has for that handle. A name that changes in between does no
-// harm: the handle names the file that was found, and the attributes are that file's.
+// harm: the handle names the file that was found, and the attributes are that file's. For names that a thread has looked up
+// lately one statx does both (names.go).
 
 package vfs
 
@@ -44,11 +45,16 @@ func (v *View) Lookup(dir Node, name []byte) (e Entry, dirAttr Attr, err error) 
 			n, err = dir, fail(v.th.access(dir.f.PathFD(), unix.X_OK))
 		default:
 			v.become()
+			if v.noted(dir, name, &e) {
+				v.attr(dir, &dirAttr) //nolint:errcheck // optional
+				return e, dirAttr, nil
+			}
 			n, err = v.find(dir, name)
 		}
 		if err == nil {
 			if err = v.attr(n, &e.Attr); err == nil {
 				v.handle(&e.Handle, n)
+				v.note(dir, name, n, &e)
 			}
 		}
 		if err == ErrWouldBlock {

@@ -40,7 +40,7 @@ func (v *View) Read(n Node, off uint64, count uint32) (r ReadResult, err error) 
 			return r, err
 		}
 		if err = v.mayRead(n.f); err != nil {
-			r.Attr.fill(&th.stx, n.m, &n.f.Key)
+			r.Attr.fill(&th.stx, n.fsid())
 			return r, err
 		}
 		th.recent.add(n.f, &who)

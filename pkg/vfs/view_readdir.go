@@ -147,6 +147,6 @@ func (v *View) detail(dir Node, d *DirEntry, plus bool) {
 	if th.stx.Ino != d.FileID && !isDotDot(d.Name) {
 		return // replaced since it was listed
 	}
-	d.Attr.fill(&th.stx, m, &th.key)
+	d.Attr.fill(&th.stx, m.attrFSID(&th.key))
 	v.ns.cfg.HandleKey.encode(&d.Handle, dir.exp.id, m.id, &th.key)
 }

@@ -34,7 +34,7 @@ func (v *View) Write(n Node, off uint64, data []byte, stable uint32) (w WriteRes
 	if err = v.stat(n); err != nil {
 		return w, err
 	}
-	w.Change.Before.fill(&th.stx, n.m, &n.f.Key)
+	w.Change.Before.fill(&th.stx, n.fsid())
 	w.Change.BeforeOK = true
 	if err = v.mayWrite(n.f); err != nil {
 		w.Change.After, w.Change.AfterOK = w.Change.Before, true
