@@ -39,6 +39,12 @@ type Caller struct {
 	Splice   bool        // the reply goes to plain TCP: a READ may answer with a pipe
 	MayBlock bool        // on the slow pool: operations may sleep
 	Memo     *ClientMemo // of the connection; nil costs a match per call
+
+	// Of version 4; they may change between two operations of one View.
+	NoDirect bool   // a READ that is not its COMPOUND's first: not direct
+	Opened   bool   // an open, lock or delegation of the caller's stands behind the access: shares were settled then
+	Owner    uint64 // the caller's client id, so that its own delegations are not in its way; 0: none
+	Advice   uint64 // what IO_ADVISE said of the open: bits of IO_ADVISE_type4
 }
 
 // Type is a file's type, with RFC 1813's ftype3 numbers. 0 marks attributes that could not be had.

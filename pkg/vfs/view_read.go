@@ -54,7 +54,7 @@ func (v *View) Read(n Node, off uint64, count uint32) (r ReadResult, err error) 
 	if count > 0 {
 		th.rq = dataio.ReadReq{
 			File: n.f, Offset: off, Count: count,
-			Mode: v.ns.cfg.Modes.Read(v.exp.mode), First: true,
+			Mode: v.ns.cfg.Modes.Read(v.exp.mode), First: !v.c.NoDirect,
 			Splice: v.c.Splice, NoWait: !v.c.MayBlock,
 			XID: v.c.XID, Client: v.c.Addr, Export: v.exp.cfg.Path,
 		}
