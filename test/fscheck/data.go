@@ -28,6 +28,16 @@ func (r *run) open(name string, flags int) (*os.File, error) {
 	return os.OpenFile(name, flags, 0o644)
 }
 
+// create makes a file, has fill write it, and puts it on stable storage.
+func (r *run) create(name string, fill func(*os.File) error) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return errors.Join(fill(f), f.Sync(), f.Close())
+}
+
 // Forget drops the pages of a file from this machine's page cache, so that the
 // next read asks the server.
 func Forget(f *os.File) error {
@@ -39,20 +49,18 @@ func bigfile(r *run) error {
 	size, seed := r.int("size", 64<<20), uint64(r.int("seed", 1))
 	name := r.path("bigfile")
 	if r.phase("write") {
-		f, err := r.open(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
 		buf := alignedBuffer(block)
-		for off := int64(0); off < size; off += block {
-			b := buf[:min(block, size-off)]
-			pattern(b, seed, off)
-			if _, err := f.Write(b); err != nil {
-				return err
+		err := r.create(name, func(f *os.File) error {
+			for off := int64(0); off < size; off += block {
+				b := buf[:min(block, size-off)]
+				pattern(b, seed, off)
+				if _, err := f.Write(b); err != nil {
+					return err
+				}
 			}
-		}
-		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -127,20 +135,15 @@ func randread(r *run) error {
 	name := r.path(fmt.Sprintf("randread%d", seed))
 	model, extents := randreadModel(seed)
 	if r.phase("write") {
-		f, err := os.Create(name)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		for _, e := range extents {
-			if _, err := f.WriteAt(model[e[0]:e[0]+e[1]], e[0]); err != nil {
-				return err
+		err := r.create(name, func(f *os.File) error {
+			for _, e := range extents {
+				if _, err := f.WriteAt(model[e[0]:e[0]+e[1]], e[0]); err != nil {
+					return err
+				}
 			}
-		}
-		if err := f.Truncate(randreadSize); err != nil {
-			return err
-		}
-		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return f.Truncate(randreadSize)
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -272,19 +275,17 @@ func sparse(r *run) error {
 	}
 	size := offsets[len(offsets)-1] + n
 	if r.phase("write") {
-		f, err := os.Create(name)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
 		buf := make([]byte, n)
-		for _, off := range offsets {
-			pattern(buf, seed, off)
-			if _, err := f.WriteAt(buf, off); err != nil {
-				return fmt.Errorf("write at %d: %w", off, err)
+		err := r.create(name, func(f *os.File) error {
+			for _, off := range offsets {
+				pattern(buf, seed, off)
+				if _, err := f.WriteAt(buf, off); err != nil {
+					return fmt.Errorf("write at %d: %w", off, err)
+				}
 			}
-		}
-		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 	}
