@@ -43,7 +43,7 @@ func (s *State) revokeLocks(l *lockState) {
 	delete(l.owner.locks, l.open)
 	delete(l.owner.held, l.key)
 	if len(l.owner.locks) == 0 {
-		s.forgetLockOwner(l.owner)
+		l.owner.unfile()
 	}
 	l.file = nil
 	l.status = stidAdmin

@@ -6,7 +6,7 @@
 package state
 
 import (
-	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -34,7 +34,6 @@ type Client struct {
 	confirm     Verifier       // 4.0
 	cb          CallbackTarget // 4.0
 	cbState     cbState
-	flags       uint32 // of EXCHANGE_ID, as granted
 
 	sessions map[SessionID]*Session
 	create   createSlot // CREATE_SESSION's own slot
@@ -264,12 +263,14 @@ func (s *State) destroy(c *Client) {
 			s.dropDeleg(d)
 		}
 	}
+	s.objects -= len(c.stateids)
 	clear(c.stateids) // what is left was closed or revoked, and holds nothing
 	for _, o := range c.openOwners {
-		o.gone = true
+		o.unfile()
 	}
-	clear(c.openOwners)
-	clear(c.lockOwners)
+	for _, o := range c.lockOwners {
+		o.unfile()
+	}
 	if c.isConfirmed {
 		delete(s.confirmed, c.owner)
 	} else {
@@ -285,65 +286,70 @@ func (s *State) destroy(c *Client) {
 	})
 }
 
-var errInUse = errors.New("in use")
-
 // expire ends clients whose lease has run out, or whatever their lease with force: first their records on stable storage,
 // so that after a crash they cannot reclaim what somebody else has got in the meantime, then their state. It may sleep;
 // the caller does not hold the lock. It reports whether all are gone.
 func (s *State) expire(victims []*Client, force bool) bool {
-	all := true
-	for _, c := range victims {
-		if err := s.expireOne(c, force); err != nil {
-			all = false
-			if err != errInUse {
-				s.counts.storageErrors.Add(1)
-				s.logf("client %q: its record can't be removed, so its state is kept and what conflicts with it waits: %v", c.owner, err)
-			}
-		}
-	}
-	return all
-}
-
-func (s *State) expireOne(c *Client, force bool) error {
 	s.record.Lock()
 	defer s.record.Unlock()
+	all := true
+	var going []*Client
+	var remove [][]byte
 	now := s.now()
 	s.mu.Lock()
-	if c.gone {
-		s.mu.Unlock()
-		return nil
-	}
-	// The flag first, the check second; Sequence does it the other way round. One of the two sees the other.
-	c.expiring.Store(true)
-	if !force && !c.expired(now) {
-		c.expiring.Store(false)
-		s.mu.Unlock()
-		return errInUse
-	}
-	needRemove := s.cfg.Recovery != nil && (c.recorded || s.grace.has(c.owner))
-	s.mu.Unlock()
-	for i := 0; c.inflight.Load() > 0; i++ { // no new ones come in
-		if i == drainTries {
-			c.expiring.Store(false)
-			return errInUse
+	for _, c := range victims {
+		if c.gone {
+			continue
 		}
-		time.Sleep(drainPause)
-	}
-	if needRemove {
-		if err := s.cfg.Recovery.Remove([]byte(c.owner)); err != nil {
+		// The flag first, the check second; Sequence does it the other way round. One of the two sees the other.
+		c.expiring.Store(true)
+		if !force && !c.expired(now) {
 			c.expiring.Store(false)
-			return err
+			all = false
+			continue
+		}
+		going = append(going, c)
+	}
+	s.mu.Unlock()
+	going = slices.DeleteFunc(going, func(c *Client) bool {
+		for i := 0; c.inflight.Load() > 0; i++ { // no new ones come in
+			if i == drainTries {
+				c.expiring.Store(false)
+				all = false
+				return true
+			}
+			time.Sleep(drainPause)
+		}
+		return false
+	})
+	s.mu.RLock()
+	for _, c := range going {
+		if s.cfg.Recovery != nil && (c.recorded || s.grace.has(c.owner)) {
+			remove = append(remove, []byte(c.owner))
+		}
+	}
+	s.mu.RUnlock()
+	if len(remove) > 0 {
+		if err := s.cfg.Recovery.Remove(remove); err != nil {
+			for _, c := range going {
+				c.expiring.Store(false)
+			}
+			s.counts.storageErrors.Add(1)
+			s.logf("client %q: its record can't be removed, so its state is kept and what conflicts with it waits: %v", remove[0], err)
+			return false
 		}
 	}
 	s.mu.Lock()
-	if !c.gone {
-		c.recorded = false
-		s.grace.forget(s, c.owner)
-		s.destroy(c)
-		s.counts.clientsExpired.Add(1)
+	for _, c := range going {
+		if !c.gone {
+			c.recorded = false
+			s.grace.forget(s, c.owner)
+			s.destroy(c)
+			s.counts.clientsExpired.Add(1)
+		}
 	}
 	s.leave()
-	return nil
+	return all
 }
 
 // How long the end of a client waits for its calls under way.

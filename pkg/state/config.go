@@ -19,6 +19,8 @@ type Config struct {
 	MaxOpens       int    // open stateids per client [65536]
 	MaxOwners      int    // open and lock owners per client [16384]
 	MaxLocks       int    // byte ranges per client or NLM host [65536]
+	MaxObjects     int    // stateids and owners in all [524288]
+	MaxRanges      int    // byte ranges in all [1048576]
 	MaxWaiters     int    // blocked lock requests per client or NLM host [1024]
 	MaxDelegations int    // in all [16384]
 	MaxReplyCache  int64  // bytes reserved for the slots' cached replies, in all [256 MiB]
@@ -101,8 +103,9 @@ type Recovery interface {
 	Load() (clients []RecoveryRecord, boot uint32, err error)
 	// Record puts a client on stable storage before it returns.
 	Record(r RecoveryRecord) error
-	// Remove takes a client off stable storage before it returns.
-	Remove(owner []byte) error
+	// Remove takes clients off stable storage before it returns; of those that are not there it says nothing. An error
+	// may leave some of them removed.
+	Remove(owners [][]byte) error
 	// GraceDone forgets the clients of earlier epochs that were not recorded again.
 	GraceDone() error
 	Close() error
@@ -136,6 +139,8 @@ func (c *Config) fill() {
 	def(&c.MaxOpens, 65536)
 	def(&c.MaxOwners, 16384)
 	def(&c.MaxLocks, 65536)
+	def(&c.MaxObjects, 1<<19)
+	def(&c.MaxRanges, 1<<20)
 	def(&c.MaxWaiters, 1024)
 	def(&c.MaxDelegations, 16384)
 	if c.MaxReplyCache <= 0 {

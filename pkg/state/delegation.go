@@ -79,7 +79,7 @@ func (s *State) delegate(call *Call, a *OpenArgs, own *deleg, now int64) (d Dele
 
 // mayDelegate looks at the file: nobody else may hold what conflicts.
 func (s *State) mayDelegate(f *file, c *Client, a *OpenArgs, want DelegType, now int64) (WhyNone, bool) {
-	if s.ndelegs >= s.cfg.MaxDelegations {
+	if s.ndelegs >= s.cfg.MaxDelegations || s.objects >= s.cfg.MaxObjects {
 		return NoneResource, false
 	}
 	for _, d := range f.delegs {

@@ -107,6 +107,9 @@ func (s *State) lockStateFor(call *Call, a *LockArgs) (l *lockState, made bool, 
 		}
 	}
 	if l = lo.locks[o]; l == nil {
+		if s.objects >= s.cfg.MaxObjects {
+			return nil, false, ErrResource
+		}
 		l = &lockState{owner: lo, open: o, who: LockOwner{Client: c.id, Owner: lo.name}}
 		l.file, l.key = o.file, o.key
 		c.addStateid(l)
@@ -311,7 +314,7 @@ func (s *State) ReleaseLockOwner(call *Call, id ClientID, name []byte) error {
 	for _, l := range lo.locks {
 		s.dropLockState(l)
 	}
-	s.forgetLockOwner(lo)
+	lo.unfile()
 	return nil
 }
 
@@ -323,14 +326,6 @@ func (s *State) dropLockState(l *lockState) {
 	delete(l.open.locks, l)
 	delete(l.owner.locks, l.open)
 	if len(l.owner.locks) == 0 {
-		s.forgetLockOwner(l.owner)
-	}
-}
-
-// forgetLockOwner forgets a lock owner without locks; a later LOCK begins anew, with any seqid.
-func (s *State) forgetLockOwner(lo *owner) {
-	if !lo.gone {
-		lo.gone = true
-		delete(lo.client.lockOwners, lo.name)
+		l.owner.unfile() // a later LOCK begins anew, with any seqid
 	}
 }

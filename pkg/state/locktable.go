@@ -262,7 +262,7 @@ func (t *lockTable) releaseHolder(o *LockOwner) {
 func (t *lockTable) room(who LockOwner) bool {
 	t.ranges.Lock()
 	defer t.ranges.Unlock()
-	return t.ranges.count[who.holder()] < t.cfg.MaxLocks
+	return t.ranges.count[who.holder()] < t.cfg.MaxLocks && t.ranges.total.Load() < int64(t.cfg.MaxRanges)
 }
 
 // account keeps the sums after a change of an owner's ranges on a file.

@@ -128,14 +128,11 @@ func (s *State) tryOpen(call *Call, a *OpenArgs) (res OpenRes, victims []*Client
 	if c.gone || o.gone && call.Minor == 0 {
 		return res, nil, ErrExpired
 	}
-	if o.gone { // its last open was closed since OpenBegin
-		if o = c.openOwners[o.name]; o == nil {
-			if o, err = c.addOwner(call.open.owner.name, false, 0, now); err != nil {
-				return res, nil, err
-			}
-			o.confirmed = true
+	if o.gone { // it had nothing open at OpenBegin, or has lost it since
+		if known := c.openOwners[o.name]; known != nil {
+			o = known
+			call.open.owner = o
 		}
-		call.open.owner = o
 	}
 	var own *deleg // the delegation that the open is claimed from
 	if a.Claim == ClaimDelegateCur || a.Claim == ClaimDelegCurFH {
@@ -167,11 +164,14 @@ func (s *State) tryOpen(call *Call, a *OpenArgs) (res OpenRes, victims []*Client
 		s.selfConflict(f, write)
 	}
 	st := o.states[a.File]
-	if st == nil && c.nopens >= s.cfg.MaxOpens {
+	if st == nil && (c.nopens >= s.cfg.MaxOpens || s.objects >= s.cfg.MaxObjects || o.gone && !c.ownerRoom(now)) {
 		return res, nil, ErrResource
 	}
 	call.open.opened, call.open.created, call.open.deleg, call.open.lease = st, st == nil, nil, DelegNone
 	if st == nil {
+		if o.gone {
+			o.file()
+		}
 		st = &openState{owner: o, pin: a.Pin, locks: map[*lockState]struct{}{}}
 		st.file, st.key = s.getFile(&a.File), a.File
 		c.addStateid(st)
@@ -246,9 +246,8 @@ func (s *State) unshare(o *openState) {
 	delete(o.owner.states, o.key)
 	if len(o.owner.states) == 0 {
 		o.owner.idleSince = s.now()
-		if c.minor > 0 && !o.owner.gone {
-			o.owner.gone = true
-			delete(c.openOwners, o.owner.name)
+		if c.minor > 0 {
+			o.owner.unfile()
 		}
 	}
 	if o.pin != nil {

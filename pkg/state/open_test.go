@@ -104,9 +104,9 @@ func TestCheckIO(t *testing.T) {
 	f := fkey(1)
 	r, err := c.open("r", f, ShareRead, 0)
 	ok(t, "OPEN", err)
-	wr, err := c.open("w", f, ShareWrite, 0)
+	_, err = c.open("w", f, ShareWrite, 0)
 	ok(t, "OPEN", err)
-	wr, err = c.open("w", f, ShareWrite, 0)
+	wr, err := c.open("w", f, ShareWrite, 0)
 	ok(t, "OPEN", err)
 	l, _, err := c.lock(wr, "l", WriteLock, 0, 1)
 	ok(t, "LOCK", err)
@@ -214,7 +214,7 @@ func TestPins(t *testing.T) {
 	expect("denied", 0, 1)
 	ok(t, "CLOSE", c.close(o))
 	expect("closed", 1, 1)
-	o, err = c.open("o", fkey(1), ShareRead, 0, pin(2))
+	_, err = c.open("o", fkey(1), ShareRead, 0, pin(2))
 	ok(t, "OPEN", err)
 	_, err = c.open("o", fkey(1), ShareWrite, 0, pin(3))
 	ok(t, "upgrade", err)
@@ -280,10 +280,23 @@ func TestOpenLimits(t *testing.T) {
 	w.check()
 	_, err = c.open("p", fkey(5), ShareRead, 0)
 	ok(t, "OPEN", err)
-	for i := range 5 {
-		err = c.do(func(call *Call) error { return w.s.OpenBegin(call, &OpenBeginArgs{Owner: []byte{byte(i)}}) })
+	ok(t, "CLOSE", c.close(o[1])) // its lock owner goes
+	ok(t, "CLOSE", c.close(o[2]))
+	for i := range 20 { // an OPEN that comes to nothing leaves no owner
+		ok(t, "OPEN", c.do(func(call *Call) error { return w.s.OpenBegin(call, &OpenBeginArgs{Owner: []byte{byte(i)}}) }))
 	}
+	w.check()
+	w.s.cfg.MaxOwners = 2
+	_, err = c.open("q", fkey(6), ShareRead, 0)
+	ok(t, "OPEN", err)
+	_, err = c.open("r", fkey(6), ShareRead, 0)
 	mustBe(t, "too many owners", err, ErrResource)
+	w.s.cfg.MaxOwners, w.s.cfg.MaxObjects = 100, w.s.objects
+	_, err = c.open("q", fkey(7), ShareRead, 0)
+	mustBe(t, "too much in all", err, ErrResource)
+	w.s.cfg.MaxObjects++
+	_, err = c.open("q", fkey(7), ShareRead, 0)
+	ok(t, "OPEN", err)
 	mustBe(t, "a long owner", c.do(func(call *Call) error {
 		return w.s.OpenBegin(call, &OpenBeginArgs{Owner: make([]byte, MaxOwner+1)})
 	}), ErrInval)

@@ -150,14 +150,14 @@ func (s *State) openOwner(call *Call, a *OpenBeginArgs) (*owner, error) {
 			return nil, err
 		}
 		o := c.openOwners[name]
+		if o == nil && call.Minor > 0 {
+			o = newOwner(c, name, false, 0) // filed when it has something open
+			o.confirmed, o.gone = true, true
+		}
 		if o == nil {
-			o, err = c.addOwner(name, false, a.Seqid, now)
-			if err == nil && call.Minor == 0 {
+			if o, err = c.addOwner(name, false, a.Seqid, now); err == nil {
 				err = o.takeTurn(call) // nobody else knows it yet
 				call.op = seqOpen
-			}
-			if err == nil {
-				o.confirmed = call.Minor > 0
 			}
 			s.leave()
 			return o, err
@@ -246,22 +246,48 @@ func ownerOf(st stateful) *owner {
 
 // addOwner makes an owner.
 func (c *Client) addOwner(name string, lock bool, seqid uint32, now int64) (*owner, error) {
-	if len(c.openOwners)+len(c.lockOwners) >= c.s.cfg.MaxOwners {
-		if c.minor == 0 {
-			c.dropIdleOwner(now)
-		}
-		if len(c.openOwners)+len(c.lockOwners) >= c.s.cfg.MaxOwners {
-			return nil, ErrResource
-		}
+	if !c.ownerRoom(now) {
+		return nil, ErrResource
 	}
 	o := newOwner(c, name, lock, seqid)
 	o.idleSince = now
-	if lock {
-		c.lockOwners[name] = o
-	} else {
-		c.openOwners[name] = o
-	}
+	o.file()
 	return o, nil
+}
+
+// ownerRoom tells whether the client may have one more owner.
+func (c *Client) ownerRoom(now int64) bool {
+	full := func() bool {
+		return len(c.openOwners)+len(c.lockOwners) >= c.s.cfg.MaxOwners || c.s.objects >= c.s.cfg.MaxObjects
+	}
+	if full() && c.minor == 0 {
+		c.dropIdleOwner(now)
+	}
+	return !full()
+}
+
+// file makes an owner known to its client; unfile undoes it.
+func (o *owner) file() {
+	o.gone = false
+	o.client.s.objects++
+	if o.lock {
+		o.client.lockOwners[o.name] = o
+	} else {
+		o.client.openOwners[o.name] = o
+	}
+}
+
+func (o *owner) unfile() {
+	if o.gone {
+		return
+	}
+	o.gone = true
+	o.client.s.objects--
+	if o.lock {
+		delete(o.client.lockOwners, o.name)
+	} else {
+		delete(o.client.openOwners, o.name)
+	}
 }
 
 // dropOwner forgets an open owner and all its opens.
@@ -270,10 +296,7 @@ func (s *State) dropOwner(o *owner) {
 		s.dropOpen(st)
 	}
 	s.forgetClosed(o)
-	if !o.gone {
-		o.gone = true
-		delete(o.client.openOwners, o.name)
-	}
+	o.unfile()
 }
 
 // forgetClosed drops the closed open that a 4.0 owner keeps.
@@ -289,11 +312,16 @@ func (o *owner) idle() bool {
 	return !o.gone && len(o.states) == 0 && len(o.locks) == 0 && len(o.turn) == 0
 }
 
-// sweepOwners forgets 4.0 open owners that have had nothing open for a lease period.
+// sweepOwners forgets 4.0 owners that have had nothing open or locked for a lease period.
 func (c *Client) sweepOwners(now int64) {
 	for _, o := range c.openOwners {
 		if o.idle() && now-o.idleSince > c.s.lease {
 			c.s.dropOwner(o)
+		}
+	}
+	for _, o := range c.lockOwners {
+		if o.idle() && now-o.idleSince > c.s.lease {
+			o.unfile()
 		}
 	}
 }

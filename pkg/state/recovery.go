@@ -169,9 +169,11 @@ func (d *DirRecovery) read(name string) (r RecoveryRecord, epoch uint32, err err
 }
 
 // Remove implements Recovery.
-func (d *DirRecovery) Remove(owner []byte) error {
-	if err := os.Remove(filepath.Join(d.dir, fileName(owner))); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+func (d *DirRecovery) Remove(owners [][]byte) error {
+	for _, o := range owners {
+		if err := os.Remove(filepath.Join(d.dir, fileName(o))); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
 	}
 	return d.fd.Sync()
 }

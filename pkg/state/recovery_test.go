@@ -50,8 +50,8 @@ func TestDirRecovery(t *testing.T) {
 		ok(t, "Record", d.Record(r))
 	}
 	ok(t, "Record again", d.Record(RecoveryRecord{[]byte("a"), 1}))
-	ok(t, "Remove", d.Remove(make([]byte, MaxOwner)))
-	ok(t, "Remove of nobody", d.Remove([]byte("nobody")))
+	ok(t, "Remove", d.Remove([][]byte{make([]byte, MaxOwner), []byte("not there")}))
+	ok(t, "Remove of nobody", d.Remove([][]byte{[]byte("nobody")}))
 	ok(t, "Close", d.Close())
 
 	d = openDir(t, dir)
@@ -180,7 +180,7 @@ func TestKill9(t *testing.T) {
 			}
 			fmt.Println("recorded", i)
 			if i%3 == 2 {
-				if err := d.Remove(fmt.Appendf(nil, "client %d", i-1)); err != nil {
+				if err := d.Remove([][]byte{fmt.Appendf(nil, "client %d", i-1)}); err != nil {
 					fmt.Println("error", err)
 				}
 				fmt.Println("removed", i-1)
@@ -250,7 +250,7 @@ func TestKill9(t *testing.T) {
 			t.Fatalf("too many: %v", there)
 		}
 		for _, n := range names {
-			ok(t, "Remove", d.Remove([]byte(strings.TrimSuffix(n, "/1"))))
+			ok(t, "Remove", d.Remove([][]byte{[]byte(strings.TrimSuffix(n, "/1"))}))
 		}
 		d.Close()
 	}

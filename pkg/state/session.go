@@ -22,7 +22,8 @@ type Session struct {
 	mu sync.Mutex
 	// Under mu.
 	slots     []*slot
-	target    int // how many slots the client is asked to keep to
+	target    int    // how many slots the client is asked to keep to
+	targets   uint32 // how often that was changed
 	inflight  int
 	dead      bool
 	reserved  int64
@@ -129,6 +130,9 @@ func (s *State) createSession(call *Call, a *CreateSessionArgs, fore, back Chann
 			return res, old, nil // the client's life before its restart (case 5 of EXCHANGE_ID)
 		}
 	}
+	if s.reserved.Load() > s.cfg.MaxReplyCache/4*3 {
+		s.shrinkSlots()
+	}
 	sess := &Session{s: s, client: c, back: back, cbProgram: a.CBProgram, cbSec: sec, conns: map[uint64]BindDir{}}
 	if !sess.reserve(&fore) {
 		return res, nil, ErrDelay
@@ -223,6 +227,20 @@ func (s *Session) reserve(a *ChannelAttrs) bool {
 	}
 	return true
 }
+
+// shrinkSlots asks sessions with many slots to do with half of them, when memory for new sessions runs short. The slots go
+// when their clients say that they keep to it.
+func (s *State) shrinkSlots() {
+	s.sessions.each(func(x *Session) {
+		x.mu.Lock()
+		if n := len(x.slots); n > fewSlots && x.target == n {
+			x.setTarget(max(n/2, fewSlots))
+		}
+		x.mu.Unlock()
+	})
+}
+
+const fewSlots = 2
 
 // slotCost is what a slot takes beside its reply, in bytes.
 const slotCost = 128

@@ -93,6 +93,17 @@ func TestSessionLimits(t *testing.T) {
 	if n < 10 || slots != 1 {
 		t.Fatalf("%d sessions, the last with %d slots", n, slots)
 	}
+	// Sessions with many slots are asked to do with fewer, and what they give up serves others.
+	r := c.use0()
+	if r.Target >= r.Highest {
+		t.Fatalf("not asked: %+v", r)
+	}
+	before := w.s.reserved.Load()
+	c.use0()
+	if w.s.reserved.Load() >= before {
+		t.Fatal("nothing was given up")
+	}
+	w.check()
 	ok(t, "one goes", w.s.DestroySession(w.call40(), c.sess))
 	c.session(attrs)
 
@@ -102,6 +113,15 @@ func TestSessionLimits(t *testing.T) {
 	d.session(attrs)
 	_, err := w2.s.CreateSession(&Call{Minor: 1, MayBlock: true, Conn: 1, Principal: who(0)}, &CreateSessionArgs{ClientID: d.id, Sequence: d.seq, Fore: attrs, Back: attrs})
 	mustBe(t, "a fourth", err, ErrNoSpace)
+}
+
+// use0 sends a SEQUENCE on slot 0.
+func (c *cl41) use0() SequenceRes {
+	c.w.t.Helper()
+	call, r, err := c.begin(0)
+	ok(c.w.t, "SEQUENCE", err)
+	c.w.s.SequenceDone(call, nil)
+	return r
 }
 
 func TestSequence(t *testing.T) {
@@ -250,6 +270,9 @@ func TestDynamicSlots(t *testing.T) {
 	w.s.sessions.get(&c.sess).slots[15].busy = false
 	w.s.sessions.get(&c.sess).inflight--
 	w.s.clients[c.id].inflight.Add(-1)
+	if r := use(2); r.Highest != 15 {
+		t.Fatal("slots went before the client can have known") // slot 2 has not been answered since
+	}
 	if r := use(2); r.Highest != 3 || r.Target != 3 {
 		t.Fatalf("%+v", r)
 	}

@@ -9,9 +9,10 @@ package state
 type slot struct {
 	seq    uint32 // 0: never used
 	busy   bool
-	cached bool // reply is what was answered to seq
-	lone   bool // the request was a SEQUENCE alone, which may be answered again
-	cache  bool // the request under way wants its reply kept
+	cached bool   // reply is what was answered to seq
+	lone   bool   // the request was a SEQUENCE alone, which may be answered again
+	cache  bool   // the request under way wants its reply kept
+	told   uint32 // Session.targets when it was last answered
 	ops    uint32
 	digest uint64
 	cred   Principal
@@ -34,7 +35,7 @@ func (s *State) Sequence(call *Call, a *SequenceArgs) (res SequenceRes, err erro
 		return res, ErrBadSession
 	}
 	c := sess.client
-	// Counted before expiring is looked at: see expireOne.
+	// Counted before expiring is looked at: see expire.
 	c.inflight.Add(1)
 	defer func() {
 		if err != nil {
@@ -80,7 +81,8 @@ func (s *State) Sequence(call *Call, a *SequenceArgs) (res SequenceRes, err erro
 	sl.seq, sl.busy, sl.cached = a.Sequence, true, false
 	sl.cache, sl.lone, sl.ops, sl.digest, sl.cred = a.CacheThis, a.Last, a.Ops, a.Digest, call.Principal
 	sess.inflight++
-	sess.resize(a)
+	sess.resize(a, sl.told == sess.targets)
+	sl.told = sess.targets
 	call.Client, call.session, call.slot = c, sess, sl
 	sess.answer(&res)
 	return res, nil
@@ -144,10 +146,11 @@ func (s *State) SequenceDone(call *Call, reply []byte) {
 const loneReply = 128
 
 // resize follows the client's use of its slots. When it uses the last one there may be too few, so the table grows while
-// memory lasts. When the target was lowered and the client says that it keeps to it, the slots above go.
-func (s *Session) resize(a *SequenceArgs) {
+// memory lasts. When the target was lowered and the client knows (it has the answer to this slot's last request, which told
+// it) and says that it uses none above, the slots above go (RFC 8881 2.10.6.1).
+func (s *Session) resize(a *SequenceArgs, knows bool) {
 	n := len(s.slots)
-	if s.target < n && a.HighestSlot < uint32(s.target) && a.Slot < uint32(s.target) {
+	if s.target < n && knows && a.HighestSlot < uint32(s.target) && a.Slot < uint32(s.target) {
 		for _, sl := range s.slots[s.target:] {
 			if sl.busy {
 				return
@@ -180,5 +183,10 @@ func (s *Session) resize(a *SequenceArgs) {
 func (s *Session) SetTarget(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.setTarget(n)
+}
+
+func (s *Session) setTarget(n int) {
 	s.target = min(max(n, 1), len(s.slots))
+	s.targets++
 }

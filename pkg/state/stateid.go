@@ -51,6 +51,7 @@ func (c *Client) addStateid(st stateful) {
 	b := st.base()
 	b.client, b.num = c, c.lastState
 	c.stateids[b.num] = st
+	c.s.objects++
 }
 
 func (c *Client) removeStateid(b *stid) {
@@ -58,6 +59,7 @@ func (c *Client) removeStateid(b *stid) {
 		panic("state: a stateid is removed twice")
 	}
 	delete(c.stateids, b.num)
+	c.s.objects--
 }
 
 // lookup finds the state behind a stateid. With a session, it must be of the session's client. It looks at neither seqid

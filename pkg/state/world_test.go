@@ -293,14 +293,16 @@ func (m *memRecovery) Record(r RecoveryRecord) error {
 	return nil
 }
 
-func (m *memRecovery) Remove(owner []byte) error {
+func (m *memRecovery) Remove(owners [][]byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fail != nil {
 		return m.fail
 	}
-	delete(m.recs, string(owner))
-	m.events = append(m.events, "remove "+string(owner))
+	for _, o := range owners {
+		delete(m.recs, string(o))
+		m.events = append(m.events, "remove "+string(o))
+	}
 	return nil
 }
 
@@ -538,6 +540,13 @@ func (w *world) check() {
 	}
 	if ndelegs != s.ndelegs {
 		bad("%d delegations counted, %d there", s.ndelegs, ndelegs)
+	}
+	objects := 0
+	for _, c := range s.clients {
+		objects += len(c.stateids) + len(c.openOwners) + len(c.lockOwners)
+	}
+	if objects != s.objects {
+		bad("%d objects counted, %d there", s.objects, objects)
 	}
 	interest := map[uint64]int32{}
 	for k, f := range s.files {
