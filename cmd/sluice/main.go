@@ -59,9 +59,11 @@ func newApp() *cli.App {
 		Version:              server.Version(),
 		HideHelpCommand:      true,
 		EnableBashCompletion: true,
-		ExitErrHandler:       func(*cli.Context, error) {},
-		OnUsageError:         onUsageError,
-		Action:               noSuchCommand,
+		// Options of an export hold commas.
+		DisableSliceFlagSeparator: true,
+		ExitErrHandler:            func(*cli.Context, error) {},
+		OnUsageError:              onUsageError,
+		Action:                    noSuchCommand,
 		Commands: []*cli.Command{
 			serveCommand(), modeCommand(), statusCommand(), statsCommand(), exportsCommand(),
 			clientsCommand(), traceCommand(), versionCommand(),

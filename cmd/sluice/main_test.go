@@ -113,3 +113,19 @@ func TestVersion(t *testing.T) {
 		t.Errorf("status %d, %q", status, out)
 	}
 }
+
+func TestExportKeepsItsCommas(t *testing.T) {
+	app := newApp()
+	var got []string
+	for _, c := range app.Commands {
+		if c.Name == "serve" {
+			c.Action = func(c *cli.Context) error { got = c.StringSlice("export"); return nil }
+		}
+	}
+	if err := app.Run([]string{"sluice", "serve", "--export", "/a *(ro,sync)", "--export", "/b"}); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 2 || got[0] != "/a *(ro,sync)" {
+		t.Errorf("--export gave %q", got)
+	}
+}
