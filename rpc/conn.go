@@ -47,7 +47,8 @@ type Conn struct {
 	ranto int     // and how many of those have run
 	large bool    // the last record was large, so the next may be
 
-	choked atomic.Bool // too much is queued: no slow thread takes its calls; set under mu
+	flow      atomic.Int32 // how its replies get away; set under mu
+	slowReply int          // size of its replies from slow threads; guarded by the pool's lock
 
 	mu       sync.Mutex
 	busy     bool   // a service thread reads it
@@ -55,7 +56,7 @@ type Conn struct {
 	closed   bool   // no longer in the table; waits for busy and sending to end
 	gone     bool   // released
 	eof      bool   // the client has sent its last byte
-	unchoked bool   // tell the slow pool after unlocking
+	eased    bool   // tell the slow pool, after unlocking, that flow is better
 	draining bool   // shutting down: read no more
 	waiting  bool   // in a queue for memory or for a place on the slow pool
 	stalled  bool   // too many calls in flight, or a thread ended: read again when half are done
@@ -94,8 +95,8 @@ func (c *Conn) unlock() {
 	if last {
 		c.gone = true
 	}
-	kick := c.unchoked
-	c.unchoked = false
+	kick := c.eased
+	c.eased = false
 	c.mu.Unlock()
 	if last {
 		c.release()
@@ -119,7 +120,7 @@ func (c *Conn) shut(reason string) {
 	c.out, c.outSpare = nil, nil
 	c.queued -= n
 	c.srv.queued.Add(-int64(n))
-	c.unchoke()
+	c.ease()
 }
 
 // close is shut for those who don't hold the lock.
@@ -152,11 +153,11 @@ func (c *Conn) mayRead() bool {
 		return false
 	}
 	limit, calls := c.srv.queueLimit(), c.srv.cfg.MaxInFlight
-	if c.choked.Load() {
+	if c.flow.Load() == flowChoked {
 		if c.queued > limit/2 {
 			return false
 		}
-		c.unchoke()
+		c.ease()
 	}
 	if c.stalled {
 		if c.inflight > calls/2 {

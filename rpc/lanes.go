@@ -91,18 +91,19 @@ func (q *lanes) list(l *lane) {
 	}
 }
 
-// pick finds the lane whose turn it is and that runs fewer than limit calls.
-// Lanes it meets whose connections are choked are parked.
+// pick finds the lane whose turn it is and that may run another call; limit is
+// what any lane may run. Lanes it meets whose connections are choked are parked.
 func (q *lanes) pick(limit int) (l *lane, at int) {
 	for i := 0; i < len(q.ready); {
 		l := q.ready[i]
+		flow := l.c.flow.Load()
 		switch {
-		case l.c.choked.Load():
+		case flow == flowChoked:
 			q.ready = slices.Delete(q.ready, i, i+1)
 			l.listed, l.parked = false, true
 			q.queued -= l.n
 			q.parked += l.n
-		case l.running < limit:
+		case l.running < min(limit, l.ahead(flow)):
 			return l, i
 		default:
 			i++
@@ -110,6 +111,25 @@ func (q *lanes) pick(limit int) (l *lane, at int) {
 	}
 	return nil, 0
 }
+
+// ahead is how many calls to run at once, so that the replies which the client
+// may turn out not to take are bounded.
+func (l *lane) ahead(flow int32) int {
+	switch n := l.c.slowReply; {
+	case flow == flowSlow:
+		return slowAhead
+	case n == 0:
+		return firstAhead
+	default:
+		return max(bytesAhead/n, slowAhead)
+	}
+}
+
+const (
+	bytesAhead = 8 << 20 // of replies, from slow threads for one connection
+	firstAhead = 8       // calls, before the size of a reply is known
+	slowAhead  = 2       // calls, while the socket is full
+)
 
 // take makes the first call of the lane at a place in ready a running one.
 func (q *lanes) take(l *lane, at int) *slowCall {
@@ -138,9 +158,10 @@ func (q *lanes) unpark(c *Conn) {
 	}
 }
 
-// done ends a running call. It reports whether the connection waited for
+// done ends a running call, whose reply had so many bytes. It reports whether the connection waited for
 // having no call here.
-func (q *lanes) done(l *lane, sc *slowCall) (proceed bool) {
+func (q *lanes) done(l *lane, sc *slowCall, reply int) (proceed bool) {
+	l.c.slowReply = max(reply, l.c.slowReply-l.c.slowReply/8)
 	*sc = slowCall{}
 	if q.ncalls < keepIdle {
 		sc.next, q.calls = q.calls, sc

@@ -221,8 +221,8 @@ func (c *Conn) flush(w *sender) {
 		if sent > 0 {
 			c.progress = c.srv.Now()
 		}
-		if c.choked.Load() && c.queued <= c.srv.queueLimit()/2 {
-			c.unchoke()
+		if c.queued == 0 || c.flow.Load() == flowChoked && c.queued <= c.srv.queueLimit()/2 {
+			c.ease()
 		}
 		if err != nil {
 			c.shut("send: " + err.Error())
@@ -265,14 +265,29 @@ func (c *Conn) account(n int) {
 	c.queued += n
 	c.srv.queued.Add(int64(n))
 	if c.queued > c.srv.queueLimit() {
-		c.choked.Store(true)
+		c.flow.Store(flowChoked)
+	} else if c.flow.Load() == flowFree {
+		c.flow.Store(flowSlow)
 	}
 }
 
-// unchoke lets the slow pool go on with the connection; the lock is held.
-func (c *Conn) unchoke() {
-	c.choked.Store(false)
-	c.unchoked = true
+// How a connection's replies get away. The slow pool works ahead for it
+// accordingly.
+const (
+	flowFree   = iota // the socket takes them
+	flowSlow          // the socket is full
+	flowChoked        // more is queued than may be
+)
+
+// ease notes that the flow is better than it was; the lock is held.
+func (c *Conn) ease() {
+	flow := int32(flowFree)
+	if c.queued > 0 {
+		flow = flowSlow
+	}
+	if c.flow.Swap(flow) != flow {
+		c.eased = true
+	}
 }
 
 func (c *Conn) own(s segment) segment {

@@ -226,7 +226,7 @@ func (s *Server) sweep(now int64) {
 		case short == 0:
 		case quiet && c.in.buf != nil && now-c.in.since > patience:
 			hogs = append(hogs, hog{c, float64(c.in.got) / float64(now-c.in.since), reasonUnfilled})
-		case c.choked.Load() && c.inflight > 0 && now-c.progress > patience:
+		case c.flow.Load() == flowChoked && c.inflight > 0 && now-c.progress > patience:
 			hogs = append(hogs, hog{c, 0, reasonStalled})
 		}
 		c.unlock()

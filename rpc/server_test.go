@@ -22,8 +22,8 @@ func TestShutdownFinishesCalls(t *testing.T) {
 	ts := start(t, nil)
 	p, idle := ts.dial(t), ts.dial(t)
 	idle.alive()
-	p.send(append(burst(1, 5, procLater, kindPipe, 1<<20), burst(6, 5, procLater, kindMemory, 1<<20)...))
-	eventually(t, "the calls run", func() bool { return ts.asleep.Load() == 10 })
+	p.send(append(burst(1, 4, procLater, kindPipe, 1<<20), burst(5, 4, procLater, kindMemory, 1<<20)...))
+	eventually(t, "the calls run", func() bool { return ts.asleep.Load() == 8 })
 	done := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
@@ -42,7 +42,7 @@ func TestShutdownFinishesCalls(t *testing.T) {
 	}
 	ts.openGate()
 	time.Sleep(20 * time.Millisecond) // let the replies queue up
-	p.reads(1, 10, 1<<20)
+	p.reads(1, 8, 1<<20)
 	p.closed()
 	if err := <-done; err != nil {
 		t.Error(err)

@@ -4,8 +4,8 @@
 // Threads start as they are needed and end after a minute without work. A
 // connection may run as many calls as there are free threads, at most
 // SlowPerConn: alone it gets half of the pool, the next one half of the rest,
-// and a newcomer always finds a thread. One that does not take its replies
-// gets none. What waits is bounded (lanes.go); at a limit, connections are not
+// and a newcomer always finds a thread. Fewer when their replies are large or
+// the client is slow to take them, and none when it does not. What waits is bounded (lanes.go); at a limit, connections are not
 // read until there is room.
 
 package rpc
@@ -33,6 +33,7 @@ type slowPool struct {
 	mu      sync.Mutex // before a connection's lock, never after it
 	q       lanes
 	threads int
+	coming  int // threads that were woken or started and have not looked yet
 	stopped bool
 }
 
@@ -46,7 +47,7 @@ func newSlowPool(s *Server) *slowPool {
 func (s *slowPool) submit(c *Conn, p *incoming, arrived int64) bool {
 	c.mu.Lock()
 	first := c.inflight == 0
-	if c.inflight >= s.srv.cfg.MaxInFlight || c.choked.Load() {
+	if c.inflight >= s.srv.cfg.MaxInFlight || c.flow.Load() == flowChoked {
 		c.stalled = true // rearm sees to the rest
 		c.mu.Unlock()
 		return false
@@ -103,11 +104,19 @@ func (s *slowPool) pick() (*lane, int) {
 // muster finds a thread for a call that may run now: it wakes one, or reports
 // that one is to be started. The lock is held.
 func (s *slowPool) muster() (start bool) {
-	if l, _ := s.pick(); l == nil || s.park.wake() {
+	if s.coming >= s.q.queued {
+		return false // they will take what there is
+	}
+	if l, _ := s.pick(); l == nil {
+		return false
+	}
+	if s.park.wake() {
+		s.coming++
 		return false
 	}
 	if s.threads < s.srv.cfg.SlowThreads && !s.stopped {
 		s.threads++
+		s.coming++
 		return true
 	}
 	return false
@@ -146,23 +155,27 @@ func (s *slowPool) thread() {
 	w.init(s.srv, slowOut)
 	s.srv.enlist(w)
 	bed := new(sleeper)
+	s.mu.Lock()
+	s.coming--
+	s.mu.Unlock()
 	for {
 		l, sc := s.next(bed, w.doomed)
 		if sc == nil {
 			break
 		}
-		c := l.c
+		c, size := l.c, 0
 		if c.isClosed() { // no answer can reach the client: it will ask again
 			if sc.in.cache.cache != nil {
 				sc.in.cache.forget()
 			}
 		} else {
 			w.run(c, &sc.in, sc.arrived, true)
+			size = w.enc.Len()
 			w.flush(c)
 		}
 		s.srv.pool.put(sc.in.buf)
 		s.mu.Lock()
-		proceed := s.q.done(l, sc)
+		proceed := s.q.done(l, sc, size)
 		s.unlock(false)
 		if proceed {
 			c.proceed()
@@ -189,17 +202,17 @@ func (s *slowPool) next(bed *sleeper, doomed bool) (l *lane, sc *slowCall) {
 		s.unlock(false)
 		woken := s.park.sleep(bed, slowIdle)
 		s.mu.Lock()
-		if !woken {
-			if l, _ := s.pick(); l == nil {
-				break
-			}
+		if woken {
+			s.coming--
+		} else if l, _ := s.pick(); l == nil {
+			break
 		}
 	}
 	if sc == nil {
 		s.threads--
 	}
 	// More may be able to run than one thread can take.
-	s.unlock(s.q.queued > 0 && s.muster())
+	s.unlock(s.muster())
 	return l, sc
 }
 
@@ -214,8 +227,9 @@ func (s *slowPool) remove(c *Conn) {
 func (s *slowPool) stop() {
 	s.mu.Lock()
 	s.stopped = true
-	s.mu.Unlock()
 	for s.park.wake() {
+		s.coming++
 	}
+	s.mu.Unlock()
 	s.done.Wait()
 }

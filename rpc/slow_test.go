@@ -48,9 +48,14 @@ func TestWouldBlockRunsAgain(t *testing.T) {
 			t.Fatalf("a reply of %d bytes: what WouldBlock left was not rolled back", len(got))
 		}
 	}
-	if n := ts.Stats().SlowCalls; n != 20 {
-		t.Errorf("%d slow calls, want 20", n)
+	if st := ts.Stats(); st.SlowCalls != 20 || st.SlowThreads > 20 {
+		t.Errorf("%d slow calls, %d threads", st.SlowCalls, st.SlowThreads)
 	}
+	eventually(t, "all threads that were called have come", func() bool {
+		ts.slow.mu.Lock()
+		defer ts.slow.mu.Unlock()
+		return ts.slow.coming == 0
+	})
 }
 
 // TestSlowFairness: one connection cannot take all slow threads, nor queue
