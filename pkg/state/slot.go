@@ -35,7 +35,7 @@ func (s *State) Sequence(call *Call, a *SequenceArgs) (res SequenceRes, err erro
 		return res, ErrBadSession
 	}
 	c := sess.client
-	// Counted before expiring is looked at: see expire.
+	// Counted before expiring is looked at: see markExpiring.
 	c.inflight.Add(1)
 	defer func() {
 		if err != nil {
@@ -78,6 +78,7 @@ func (s *State) Sequence(call *Call, a *SequenceArgs) (res SequenceRes, err erro
 		sess.bindLocked(call.Conn, BindFore)
 	}
 	c.renew(s.now())
+	call.before = *sl
 	sl.seq, sl.busy, sl.cached = a.Sequence, true, false
 	sl.cache, sl.lone, sl.ops, sl.digest, sl.cred = a.CacheThis, a.Last, a.Ops, a.Digest, call.Principal
 	sess.inflight++

@@ -80,6 +80,7 @@ type Call struct {
 	known        ClientID // 4.0: whose id or stateid the COMPOUND has shown so far
 	session      *Session
 	slot         *slot
+	before       slot   // slot as it was, for SequenceUndo
 	owner        *owner // 4.0: whose seqid the running operation uses
 	newLockOwner *owner // 4.0: of a LOCK that makes one
 	open         openInFlight
