@@ -1,0 +1,171 @@
+// READDIR (RFC 7530, 16.24; RFC 8881, 18.23).
+//
+// Plan: entries are encoded straight into the reply as the View lists them, and
+// the one that does not fit any more is cut off again. maxcount bounds the whole
+// result but its status; dircount bounds names and cookies, after the first entry.
+// What is of the file system rather than the file is asked once, of the directory.
+
+package nfs4
+
+import (
+	"sluice/pkg/vfs"
+	"sluice/xdr"
+	wire "sluice/xdr/nfs4"
+)
+
+const (
+	maxDirReply = 1 << 20 // bytes of a result, whatever the client asks for
+	dirHead     = wire.NFS4_VERIFIER_SIZE
+	dirTail     = 4 + 4 // end of the list, eof
+)
+
+// dirWriter encodes the entries of one listing. Its emit function is made once, so that a listing allocates nothing.
+type dirWriter struct {
+	c    *compound
+	emit func(*vfs.DirEntry) bool
+	req  vfs.ReaddirReq
+
+	w        words // what is asked
+	bare     bool  // nothing that needs an entry's attributes
+	limit    int   // c.e.Len() that entries must not pass
+	dircount int   // bytes left
+	entries  int
+	full     bool
+	st       status // a failed entry fails the listing when rdattr_error is not asked for
+}
+
+func (w *dirWriter) init(c *compound) {
+	w.c = c
+	w.emit = w.put
+}
+
+// fromEntry are the attributes that an entry has without its file being asked.
+var fromEntry = func() (w words) {
+	w.set(wire.FATTR4_RDATTR_ERROR)
+	w.set(wire.FATTR4_MOUNTED_ON_FILEID)
+	return w
+}()
+
+func (c *compound) opReaddir() status {
+	var args wire.READDIR4args
+	if args.Decode(c.d); c.bad() {
+		return wire.NFS4ERR_BADXDR
+	}
+	if st := c.openFH(); st != ok {
+		return st
+	}
+	if st := c.directory(wire.NFS4ERR_NOTDIR); st != ok {
+		return st
+	}
+	if args.Cookie == 1 || args.Cookie == 2 || args.Cookie == 0 && args.Cookieverf != ([8]byte{}) {
+		return wire.NFS4ERR_BAD_COOKIE // RFC 8881, 18.23.3: 1 and 2 are never given out
+	}
+	room := int(min(args.Maxcount, maxDirReply))
+	if room < dirHead+dirTail {
+		return wire.NFS4ERR_TOOSMALL
+	}
+	s := c.beginAttrs()
+	w := &c.dir
+	*w = dirWriter{c: c, emit: w.emit, w: s.asked(&args.AttrRequest), dircount: int(args.Dircount)}
+	if w.w.unreadable() {
+		return wire.NFS4ERR_INVAL
+	}
+	if args.Dircount == 0 || args.Dircount > maxDirReply {
+		w.dircount = maxDirReply
+	}
+	// The size that the session leaves for this reply counts like maxcount.
+	left := c.limit - c.e.Len()
+	if c.index+1 < c.ops {
+		left -= errorRoom
+	}
+	if left < room {
+		if c.cacheThis || left < dirHead+dirTail {
+			return c.tooBig
+		}
+		room = left
+	}
+	for i := range w.w {
+		if w.w[i]&^fromEntry[i] != 0 {
+			w.req.Plus = true
+		}
+	}
+	if err := c.gatherFS(s, w.w.needs()&(needStat|needConf|needInfo|needXattr)); err != nil {
+		return c.statusOf(err)
+	}
+	w.req.Cookie, w.req.Verf, w.req.Want = args.Cookie, args.Cookieverf, min(room, w.dircount)
+	e := c.e
+	w.limit = e.Len() + room - dirTail
+	verfAt := len(e.Bytes())
+	e.Next(dirHead)
+	res, err := c.view.Readdir(c.node, &w.req, w.emit)
+	switch {
+	case err != nil:
+		return c.statusOf(err)
+	case w.st != ok && w.entries == 0:
+		return w.st
+	case w.full && w.entries == 0:
+		return wire.NFS4ERR_TOOSMALL
+	}
+	e.Bool(false)
+	e.Bool(res.EOF && !w.full)
+	copy(e.Bytes()[verfAt:], res.Verf[:])
+	return ok
+}
+
+// put encodes one entry, or returns false when it does not fit.
+func (w *dirWriter) put(d *vfs.DirEntry) bool {
+	if n := len(d.Name); n == 1 && d.Name[0] == '.' || n == 2 && d.Name[0] == '.' && d.Name[1] == '.' {
+		return true // version 4 does not list them
+	}
+	e, s := w.c.e, &w.c.src
+	cost := 8 + 4 + (len(d.Name)+3)&^3
+	if w.entries > 0 && cost > w.dircount || e.Len()+4+cost > w.limit {
+		w.full = true
+		return false
+	}
+	m := e.Mark()
+	e.Bool(true)
+	e.Uint64(d.Cookie)
+	e.Opaque(d.Name)
+	s.err = ok
+	if w.req.Plus && !d.Attr.Valid() {
+		if !w.entry(d, e) {
+			e.Rollback(m)
+			return w.st == ok
+		}
+	} else {
+		s.a, s.fh = d.Attr, d.Handle.Bytes()
+		if !d.Attr.Valid() {
+			s.a = vfs.Attr{FileID: d.FileID}
+		}
+		setMountedOn(&s.a, d.FileID)
+		s.encode(e, w.w)
+	}
+	if e.Len() > w.limit {
+		e.Rollback(m)
+		w.full = true
+		return false
+	}
+	w.dircount -= cost
+	w.entries++
+	return true
+}
+
+// entry encodes the attributes of an entry that has none: a mount point that cannot be crossed now, or in a directory
+// that may be read but not searched. A name that has gone since it was listed is not distinguished; the client looks it
+// up when it needs it.
+func (w *dirWriter) entry(d *vfs.DirEntry, e *xdr.Encoder) bool {
+	if !w.w.has(wire.FATTR4_RDATTR_ERROR) {
+		w.st = wire.NFS4ERR_ACCESS
+		return false
+	}
+	s := &w.c.src
+	s.a, s.fh, s.err = vfs.Attr{FileID: d.FileID}, nil, wire.NFS4ERR_ACCESS
+	setMountedOn(&s.a, d.FileID)
+	keep := w.w
+	for i := range keep {
+		keep[i] &= fromEntry[i]
+	}
+	s.encode(e, keep)
+	return true
+}
