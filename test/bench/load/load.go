@@ -44,6 +44,10 @@ type Config struct {
 
 	ServerPID int  // process to account CPU and memory to, 0 for none
 	Reserved  bool // bind to a source port below 1024 (needs root)
+	// Dedicated says that nothing else in this process needs the processor
+	// while the loop runs, and that the collector is off: the loop then waits
+	// without telling the Go runtime.
+	Dedicated bool
 
 	// Only for the scenarios of scenario.go.
 	SlowExport string // export whose file answers READ slowly

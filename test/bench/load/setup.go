@@ -340,19 +340,20 @@ func verifyRead(c *Config, t target) error {
 	return nil
 }
 
-// verifyWrite reads the first block back and compares it with the payload.
-func verifyWrite(c *Config, t target, payload []byte) error {
+// verifyWrite reads a block that was written back and compares it with the
+// payload.
+func verifyWrite(c *Config, t target, off uint64, payload []byte) error {
 	n, err := newClient(c, c.Port)
 	if err != nil {
 		return err
 	}
 	defer n.close()
-	got, err := n.read(t.file, 0, c.Size)
+	got, err := n.read(t.file, off, c.Size)
 	if err != nil {
 		return err
 	}
 	if !bytes.Equal(got, payload[:c.Size]) {
-		return errors.New("WRITE: wrong data read back")
+		return fmt.Errorf("WRITE of %d bytes at %d: wrong data read back", c.Size, off)
 	}
 	return nil
 }

@@ -65,6 +65,7 @@ func run() error {
 		c.UIDs = append(c.UIDs, uint32(u))
 	}
 	debug.SetGCPercent(-1) // buffers are allocated once, before the loop
+	c.Dedicated = true
 	var r any
 	var err error
 	switch c.Op {
