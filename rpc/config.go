@@ -87,8 +87,8 @@ type Config struct {
 	MaxQueuedTotal   int64 // bytes of replies queued for all; past it the longest stalled connection is closed; 256 MiB
 
 	MaxConns    int           // 0: half of RLIMIT_NOFILE, at most 65536
-	IdleTimeout time.Duration // a connection with nothing in flight is closed after it; 6 min
-	UserTimeout time.Duration // TCP_USER_TIMEOUT: sent bytes that are not acknowledged; 3 min
+	IdleTimeout time.Duration // a connection with nothing in flight is closed after it; 6 min; negative: never
+	UserTimeout time.Duration // TCP_USER_TIMEOUT: a client that acknowledges or takes nothing for so long is lost; 3 min
 
 	CacheEntries int           // replies kept, in each of the two parts of the cache (see Proc.Bulk); 16384
 	CacheAge     time.Duration // for how long; 120 s
@@ -127,7 +127,7 @@ func (c *Config) complete() error {
 		c.MaxConns = int(min(max(lim.Cur/2, 16), 65536))
 	}
 	for _, v := range []int{c.Threads, c.SpareThreads, c.SlowThreads, c.SlowPerConn, c.SlowQueue, c.MaxInFlight,
-		c.MaxQueuedPerConn, int(c.MaxQueuedTotal), c.MaxConns, c.CacheEntries, int(c.IdleTimeout), int(c.UserTimeout), int(c.CacheAge)} {
+		c.MaxQueuedPerConn, int(c.MaxQueuedTotal), c.MaxConns, c.CacheEntries, int(c.UserTimeout), int(c.CacheAge)} {
 		if v < 0 {
 			return errors.New("rpc: a limit in the configuration is negative")
 		}

@@ -45,7 +45,6 @@ type Server struct {
 	nextID     atomic.Uint64
 	nextThread atomic.Uint32
 	nreplaced  atomic.Uint64
-	nrefused   atomic.Uint64
 	rejects    [NumReasons]atomic.Uint64
 	logLimit   [NumReasons]limiter
 	encLimit   limiter
@@ -221,7 +220,7 @@ func (s *Server) sweep(now int64) {
 		c.mu.Lock()
 		quiet := !c.busy && !c.sending && c.inflight == 0 && len(c.out) == 0
 		switch {
-		case quiet && !c.waiting && now-c.active > int64(s.cfg.IdleTimeout):
+		case s.cfg.IdleTimeout > 0 && quiet && !c.waiting && now-c.active > int64(s.cfg.IdleTimeout):
 			c.shut(reasonIdle)
 		case short == 0:
 		case quiet && c.in.buf != nil && now-c.in.since > patience:
@@ -243,11 +242,12 @@ func (s *Server) sweep(now int64) {
 // it closes the connections at once and returns ctx's error; procedures that
 // are still running then keep their threads until they return.
 func (s *Server) Shutdown(ctx context.Context) error {
-	if s.stopping.Swap(true) {
+	s.mu.Lock() // either Serve sees that the server stops, or accepting knows of it
+	stopped := s.stopping.Swap(true)
+	s.mu.Unlock()
+	if stopped {
 		return nil
 	}
-	s.mu.Lock() // whoever calls Serve from here on sees that the server stops
-	s.mu.Unlock()
 	signal(s.stopAccept)
 	s.accepting.Wait()
 	err := s.drain(ctx)

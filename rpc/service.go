@@ -69,7 +69,9 @@ func (t *service) run(s *Server) {
 	bed := new(sleeper)
 	for t.event() {
 		if t.doomed {
-			s.startService()
+			if !t.replaced.Load() {
+				s.startService()
+			}
 			break
 		}
 		if t.replaced.Load() && !s.spare(t, bed) {
