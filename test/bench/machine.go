@@ -21,6 +21,7 @@ type machine struct {
 	Cores      int    `json:"cores"`
 	Memory     string `json:"memory"`
 	Kernel     string `json:"kernel"`
+	TCP        string `json:"tcp_congestion_control"`
 	System     string `json:"system"`
 	FileSystem string `json:"file_system"`
 	Ganesha    string `json:"ganesha"`
@@ -41,6 +42,9 @@ func describe(o *options) machine {
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
 		m.Kernel = unix.ByteSliceToString(u.Release[:])
+	}
+	if b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control"); err == nil {
+		m.TCP = strings.TrimSpace(string(b))
 	}
 	m.FileSystem = output("findmnt", "-n", "-o", "FSTYPE,OPTIONS", "-T", o.work)
 	if strings.HasPrefix(m.FileSystem, "ext4 ") { // what a sync costs depends on it

@@ -50,7 +50,7 @@ func (d document) markdown() string {
 	fmt.Fprintf(&b, "# sluice beside nfs-ganesha, %s\n\n", d.Date)
 	fmt.Fprintf(&b, "Made by `%s`, which took %s. All traffic is NFSv3 over loopback TCP.\n\n", d.Command, d.Took)
 	fmt.Fprintf(&b, "- Machine: %s, %d cores, %s of memory; client and servers share the cores\n", m.CPU, m.Cores, m.Memory)
-	fmt.Fprintf(&b, "- Kernel %s, %s; file system %s\n", m.Kernel, m.System, m.FileSystem)
+	fmt.Fprintf(&b, "- Kernel %s (TCP %s), %s; file system %s\n", m.Kernel, m.TCP, m.System, m.FileSystem)
 	fmt.Fprintf(&b, "- Servers: %s; %s, built with %s; %s\n", m.Ganesha, m.Sluice, m.Go, m.Fio)
 	fmt.Fprintf(&b, "- %d rounds of %g s for each server, alternating. Rates and CPU are medians; a ratio is the median of the rounds' ratios, with the least and the greatest.\n", d.Rounds, d.Seconds)
 	fmt.Fprintf(&b, "- CPU is the server's, user and system, from /proc: microseconds for a call, seconds for 10^9 bytes. \"CPU 50%%\" in a ratio: half of ganesha's for the same work.\n\n")
