@@ -36,6 +36,11 @@ func (a *Attr) fill(stx *unix.Statx_t, fsid uint64) {
 	a.Ctime = Time{stx.Ctime.Sec, stx.Ctime.Nsec}
 	// The kernel's own server takes ctime too where a file system has no counter of changes that user space can read.
 	a.Change = uint64(stx.Ctime.Sec)*1e9 + uint64(stx.Ctime.Nsec)
+	a.Btime = Time{}
+	if stx.Mask&unix.STATX_BTIME != 0 {
+		a.Btime = Time{stx.Btime.Sec, stx.Btime.Nsec}
+	}
+	a.MountedOnFileID = stx.Ino
 	a.MountPoint = stx.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
@@ -49,6 +54,9 @@ func stamp(stx *unix.Statx_t) filecache.Stamp {
 
 // stat reads a node's attributes to th.stx.
 func (v *View) stat(n Node) error {
+	if n.p != nil {
+		return unix.EISDIR // nothing that asks gets here
+	}
 	e := v.th.statx(n.f.PathFD(), n.m.local)
 	if e == 0 && n.m.gone(&v.th.stx) {
 		e = unix.ESTALE
@@ -58,11 +66,18 @@ func (v *View) stat(n Node) error {
 
 // attr reads a node's attributes.
 func (v *View) attr(n Node, a *Attr) error {
+	if n.p != nil {
+		v.pseudoAttr(n.p, a)
+		return nil
+	}
 	if err := v.stat(n); err != nil {
 		a.Type = TypeNone
 		return err
 	}
 	a.fill(&v.th.stx, n.fsid())
+	if a.FileID == n.m.rootIno && n.m.mountedOn != 0 && n.f.Key == n.m.root {
+		a.MountedOnFileID = n.m.mountedOn
+	}
 	return nil
 }
 

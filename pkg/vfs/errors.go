@@ -24,6 +24,8 @@ var (
 	ErrJukebox = errors.New("vfs: try again later")
 	// ErrNotSupported: the file system or the server does not have the operation.
 	ErrNotSupported = errors.New("vfs: operation not supported")
+	// ErrWrongSec: the file's export does not allow the caller's flavour. For callers of version 4; EACCES for the others.
+	ErrWrongSec = errors.New("vfs: the export does not allow this security flavour")
 	// ErrBadType: MKNOD of a type that it does not make.
 	ErrBadType = errors.New("vfs: bad file type")
 )

@@ -46,6 +46,9 @@ type fsMount struct {
 	dev     uint64
 	magic   int64
 
+	rootIno   uint64
+	mountedOn uint64 // file id of the directory that root hides; 0 if it hides none that clients see
+
 	connect bool // handles name the parent, and are only good below fd's directory (subtree_check)
 	local   bool // statx of an open file cannot sleep
 	dirSync bool // fsync of a directory covers files just made in it
@@ -252,7 +255,7 @@ func (t *tree) open(pathFD int, isRoot bool) (_ *fsMount, err error) {
 	if err := unix.Fstat(m.fd, &st); err != nil {
 		return nil, err
 	}
-	m.magic, m.dev = int64(sf.Type), st.Dev
+	m.magic, m.dev, m.rootIno = int64(sf.Type), st.Dev, st.Ino
 	m.local = isLocal(m.magic)
 	m.dirSync = dirSyncCovers(m.magic, m.dev)
 

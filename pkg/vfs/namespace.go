@@ -42,6 +42,7 @@ type Config struct {
 	MaxWrite   uint32        // largest WRITE, in bytes (wtmax); 1 MiB
 	DirPref    uint32        // preferred READDIR size, in bytes (dtpref); 1 MiB, as Linux
 	CheckEvery time.Duration // how often export directories are looked at; 2 s
+	Guard      Guard         // asked before files are touched; may be nil
 	MatchFor   time.Duration // how long a connection's match to an export is remembered; 2 min
 }
 
@@ -75,6 +76,11 @@ type table struct {
 	all    []*export // longest path first
 	byID   map[uint32]*export
 	byPath map[string]*export
+
+	top    *pseudo            // the pseudo root
+	pseudo map[uint64]*pseudo // by id
+	root   *export            // the export that is the root instead; nil for none
+	at     Time               // when it was put into force
 }
 
 // export is one export as of one Reload.
@@ -125,7 +131,7 @@ func New(cfg Config) (*Namespace, error) {
 	if n.procFD, err = unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return nil, fmt.Errorf("/proc/self/fd: %w; mount proc at /proc", err)
 	}
-	n.table.Store(&table{})
+	n.table.Store(&table{set: new(exports.Set)})
 	set := cfg.Exports
 	if set == nil {
 		set = new(exports.Set)
@@ -164,6 +170,11 @@ func (n *Namespace) Reload(set *exports.Set) error {
 		t.byPath[e.Path] = x
 	}
 	sort.SliceStable(t.all, func(i, j int) bool { return len(t.all[i].cfg.Path) > len(t.all[j].cfg.Path) })
+	if err := t.pseudoTree(); err != nil {
+		return err
+	}
+	now := time.Now()
+	t.at = Time{now.Unix(), uint32(now.Nanosecond())}
 	for _, x := range t.all {
 		tr := n.newTree(x, t)
 		if was := old.byPath[x.cfg.Path]; was != nil && !tr.live && was.tree.same(tr) {
@@ -207,9 +218,8 @@ func (n *Namespace) newTree(x *export, t *table) *tree {
 		if !below(c.cfg.Path, x.cfg.Path) {
 			continue
 		}
-		for i := range c.cfg.Clients {
-			tr.live = tr.live || c.cfg.Clients[i].Options.Nohide
-		}
+		// Version 3 crosses into exports with nohide, version 4 into all.
+		tr.live = true
 	}
 	return tr
 }
@@ -375,6 +385,9 @@ func (n *Namespace) View(th *Thread, c *Caller, fh []byte) (View, Node, error) {
 func (v *View) open(fh []byte) (Node, error) {
 	exp, fs, err := v.ns.cfg.HandleKey.decode(&v.th.handle, fh, &v.th.key)
 	if err != nil {
+		if isPseudo(fh) {
+			return v.openPseudo(fh)
+		}
 		return Node{}, err
 	}
 	x := v.ns.table.Load().byID[exp]
@@ -398,6 +411,9 @@ func (v *View) admit(x *export) error {
 	}
 	flavor, ok := opts.For(exports.AuthFlavor(v.c.Cred.Flavor))
 	if !ok {
+		if v.c.V4 {
+			return ErrWrongSec
+		}
 		return unix.EACCES
 	}
 	th := v.th

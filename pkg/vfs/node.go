@@ -32,15 +32,16 @@ type Thread struct {
 	pinned [maxNodes]*filecache.File
 	npin   int
 
-	handle Handle
-	key    filecache.Key
-	groups [MaxGroups]uint32
-	recent recentReads
-	notes  *notes
-	rq     dataio.ReadReq  // here, since what a pointer leads to would be allocated
-	wq     dataio.WriteReq // per call
-	dirbuf []byte
-	entry  DirEntry
+	handle   Handle
+	key      filecache.Key
+	guardKey filecache.Key
+	groups   [MaxGroups]uint32
+	recent   recentReads
+	notes    *notes
+	rq       dataio.ReadReq  // here, since what a pointer leads to would be allocated
+	wq       dataio.WriteReq // per call
+	dirbuf   []byte
+	entry    DirEntry
 }
 
 // begin and end bracket a call.
@@ -87,6 +88,7 @@ type View struct {
 	exp  *export
 	opts *exports.Options
 
+	pseudo   *pseudo // the directory of a View without an export
 	ro       bool
 	sync     bool // changes are on stable storage before the reply
 	uid, gid uint32
@@ -98,10 +100,16 @@ type Node struct {
 	f   *filecache.File
 	m   *fsMount
 	exp *export
+	p   *pseudo // a pseudo directory, and the others are nil
 }
 
 // Type returns the file's type. It needs no system call.
-func (n Node) Type() Type { return types[n.f.Mode>>12&15] }
+func (n Node) Type() Type {
+	if n.p != nil {
+		return TypeDir
+	}
+	return types[n.f.Mode>>12&15]
+}
 
 // Close ends the call.
 func (v *View) Close() { v.th.end() }
@@ -110,7 +118,15 @@ func (v *View) Close() { v.th.end() }
 func (v *View) NoReaddirplus() bool { return v.opts.NoReaddirplus }
 
 // Export returns the path of the View's export, for logs and traces.
-func (v *View) Export() string { return v.exp.cfg.Path }
+func (v *View) Export() string {
+	if v.pseudo != nil {
+		return v.pseudo.path
+	}
+	return v.exp.cfg.Path
+}
+
+// ReadOnly tells whether the caller can change nothing here, whatever the files' permissions say.
+func (v *View) ReadOnly() bool { return v.ro }
 
 // become gives the thread the caller's credentials.
 func (v *View) become() { v.th.become(v.uid, v.gid, v.groups) }
@@ -132,9 +148,12 @@ func (v *View) who() filecache.Caller {
 func (v *View) Node(fh []byte) (Node, error) {
 	exp, fs, err := v.ns.cfg.HandleKey.decode(&v.th.handle, fh, &v.th.key)
 	if err != nil {
+		if isPseudo(fh) {
+			return Node{}, v.otherPseudo(fh)
+		}
 		return Node{}, err
 	}
-	if exp != v.exp.id {
+	if v.exp == nil || exp != v.exp.id {
 		if v.ns.table.Load().byID[exp] == nil {
 			return Node{}, ErrStale
 		}
@@ -180,7 +199,7 @@ func (v *View) node(fs uint64) (Node, error) {
 		}
 	}
 	th.hold(f)
-	return Node{f, m, v.exp}, nil
+	return Node{f: f, m: m, exp: v.exp}, nil
 }
 
 // miss opens the file of th.key by its handle, as the server, and caches it.

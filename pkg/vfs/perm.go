@@ -67,6 +67,10 @@ func (v *View) mayWrite(f *filecache.File) error {
 
 // Access returns the rights among mask that the caller has. Rights that make no sense for the file's type are not granted.
 func (v *View) Access(n Node, mask uint32) (granted uint32, a Attr, err error) {
+	if n.p != nil {
+		v.pseudoAttr(n.p, &a)
+		return mask & (AccessRead | AccessLookup), a, nil
+	}
 	if err = v.attr(n, &a); err != nil {
 		return 0, a, err
 	}

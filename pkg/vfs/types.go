@@ -41,6 +41,7 @@ type Caller struct {
 	Memo     *ClientMemo // of the connection; nil costs a match per call
 
 	// Of version 4; they may change between two operations of one View.
+	V4       bool   // the errors of version 4, and its view of mounts: it crosses into every export
 	NoDirect bool   // a READ that is not its COMPOUND's first: not direct
 	Opened   bool   // an open, lock or delegation of the caller's stands behind the access: shares were settled then
 	Owner    uint64 // the caller's client id, so that its own delegations are not in its way; 0: none
@@ -85,7 +86,12 @@ type Attr struct {
 	Mtime      Time
 	Ctime      Time
 	Change     uint64 // grows with every change of the file; from ctime
+	Btime      Time   // when it was made; zero if not known
 	MountPoint bool   // root of a mounted file system
+
+	// MountedOnFileID is the FileID of the directory that a mounted file system's root hides, in the file system above (the
+	// pseudo file system, for exports); of other files it is FileID.
+	MountedOnFileID uint64
 }
 
 // Valid tells whether the attributes could be had.
@@ -124,6 +130,9 @@ type SetAttr struct {
 	Mtime    Time
 
 	GuardTime Time
+
+	SetUmask bool // CREATE and its kin, with SetMode: what Umask has is taken off Mode unless an inherited list decides (RFC 8275)
+	Umask    uint32
 }
 
 // Entry is a name that was looked up or made.
@@ -137,9 +146,10 @@ type CreateHow uint8
 
 // The three modes, with the numbers of createmode3.
 const (
-	Unchecked CreateHow = iota // an existing file is taken (and truncated if asked to)
-	Guarded                    // an existing name is an error
-	Exclusive                  // as Guarded, but the same verifier finds the file that its first try made
+	Unchecked   CreateHow = iota // an existing file is taken (and truncated if asked to)
+	Guarded                      // an existing name is an error
+	Exclusive                    // as Guarded, but the same verifier finds the file that its first try made
+	Exclusive41                  // as Exclusive, with attributes to set as well (RFC 8881 18.16.3); times are taken by the verifier
 )
 
 // ReadResult is the answer to a READ. Data is nil when N is 0, and otherwise must be released exactly once.

@@ -26,6 +26,9 @@ func newName(dir Node, name []byte) error {
 	if dir.Type() != TypeDir {
 		return unix.ENOTDIR
 	}
+	if dir.p != nil {
+		return unix.EROFS
+	}
 	if isDot(name) || isDotDot(name) {
 		return unix.EEXIST
 	}
@@ -89,12 +92,12 @@ func (v *View) finish(dir, n Node, found error, extra *SetAttr, c Change) (e Ent
 
 // makeFile makes a regular file.
 func (v *View) makeFile(dir Node, name []byte, mode uint32, extra *SetAttr) (e Entry, c Change, err error) {
+	if err = newName(dir, name); err != nil {
+		return e, c, err
+	}
 	th, m, cache := v.th, dir.m, v.ns.cfg.Cache
 	if m.connect {
 		return v.make(dir, name, TypeReg, extra, func(fd uintptr) unix.Errno { return th.mknod(fd, unix.S_IFREG|mode, 0) })
-	}
-	if err = newName(dir, name); err != nil {
-		return e, c, err
 	}
 	if err = v.begin(m); err != nil {
 		return e, c, err
@@ -150,7 +153,7 @@ func (v *View) ofNew(fd int, dir Node) (Node, error) {
 		return Node{}, err
 	}
 	th.hold(f)
-	return Node{f, m, dir.exp}, nil
+	return Node{f: f, m: m, exp: dir.exp}, nil
 }
 
 // changeDir runs op, which changes a directory, under the caller's credentials and with the directory's attributes around

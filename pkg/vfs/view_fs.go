@@ -10,6 +10,10 @@ import (
 
 // Fsstat returns the state of the file system that n is on.
 func (v *View) Fsstat(n Node) (s FSStat, err error) {
+	if n.p != nil {
+		v.pseudoAttr(n.p, &s.Attr)
+		return s, nil
+	}
 	if !v.mayBlock(n.m) {
 		return s, ErrWouldBlock
 	}
@@ -39,7 +43,7 @@ func (v *View) Fsinfo(n Node) (FSInfo, error) {
 		TimeDelta:   Time{Nsec: 1},
 		Link:        true, Symlink: true, Homogeneous: true, CanSetTime: true,
 	}
-	if n.m.magic == unix.MSDOS_SUPER_MAGIC {
+	if n.p == nil && n.m.magic == unix.MSDOS_SUPER_MAGIC {
 		i.Link, i.Symlink = false, false
 	}
 	err := v.attr(n, &i.Attr)
@@ -49,6 +53,11 @@ func (v *View) Fsinfo(n Node) (FSInfo, error) {
 // Pathconf returns the limits of the file system that n is on. Longer names are refused, never cut (NoTrunc), and only the
 // superuser gives files away.
 func (v *View) Pathconf(n Node) (p PathConf, err error) {
+	if n.p != nil {
+		p = PathConf{LinkMax: 1, NameMax: MaxName, NoTrunc: true, ChownRestricted: true, CasePreserving: true}
+		v.pseudoAttr(n.p, &p.Attr)
+		return p, nil
+	}
 	if !v.mayBlock(n.m) {
 		return p, ErrWouldBlock
 	}

@@ -32,6 +32,9 @@ func isDotDot(name []byte) bool { return len(name) == 2 && name[0] == '.' && nam
 // Lookup finds a name in a directory. The directory's attributes come with errors too. "." is the directory itself and
 // ".." its parent; the export's own directory is its own parent.
 func (v *View) Lookup(dir Node, name []byte) (e Entry, dirAttr Attr, err error) {
+	if dir.p != nil {
+		return v.pseudoLookup(dir.p, name)
+	}
 	if dir.Type() != TypeDir {
 		v.attr(dir, &dirAttr) //nolint:errcheck // optional
 		return e, dirAttr, unix.ENOTDIR
@@ -97,7 +100,7 @@ func (v *View) find(dir Node, name []byte) (Node, error) {
 		}
 	}
 	th.hold(f)
-	return Node{f, m, dir.exp}, nil
+	return Node{f: f, m: m, exp: dir.exp}, nil
 }
 
 // handleFlags is what name_to_handle_at has to be told for names in a directory.
@@ -168,7 +171,7 @@ func (v *View) at(m *fsMount, x *export) (Node, error) {
 		}
 	}
 	v.th.hold(f)
-	return Node{f, m, x}, nil
+	return Node{f: f, m: m, exp: x}, nil
 }
 
 // missAsServer is miss in the middle of a walk: the thread comes back with the credentials it had.

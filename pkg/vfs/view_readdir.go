@@ -29,6 +29,9 @@ func (v *View) Readdir(dir Node, q *ReaddirReq, emit func(*DirEntry) bool) (r Re
 		v.attr(dir, &r.Dir) //nolint:errcheck // optional
 		return r, unix.ENOTDIR
 	}
+	if dir.p != nil {
+		return v.pseudoList(dir.p, q, emit)
+	}
 	if !v.c.MayBlock {
 		return r, ErrWouldBlock
 	}
