@@ -4,6 +4,8 @@
 package main
 
 import (
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -39,7 +41,7 @@ func trailingFlags(c *cli.Context) ([]string, error) {
 			value, rest = rest[0], rest[1:]
 		}
 		if err := c.Set(name, value); err != nil {
-			return nil, usagef(c, "flag %s: %v", arg, err)
+			return nil, usagef(c, "%s", wrongValue(c, name, strconv.Quote(value)))
 		}
 	}
 	return args, nil
@@ -54,4 +56,41 @@ func findFlag(flags []cli.Flag, name string) cli.Flag {
 		}
 	}
 	return nil
+}
+
+// The flag package's errors.
+var (
+	flagUnknown  = regexp.MustCompile(`^flag provided but not defined: -(.*)$`)
+	flagNoValue  = regexp.MustCompile(`^flag needs an argument: -(.*)$`)
+	flagBadValue = regexp.MustCompile(`^invalid (?:boolean )?value (".*") for (?:flag )?-([^:]*): .*$`)
+)
+
+// flagError says in our words what the flag package has to say, with the flag
+// as people write it.
+func flagError(c *cli.Context, err error) string {
+	text := err.Error()
+	if m := flagUnknown.FindStringSubmatch(text); m != nil {
+		return "no such flag: --" + m[1]
+	}
+	if m := flagNoValue.FindStringSubmatch(text); m != nil {
+		return "flag needs a value: --" + m[1]
+	}
+	if m := flagBadValue.FindStringSubmatch(text); m != nil {
+		return wrongValue(c, m[2], m[1])
+	}
+	return text
+}
+
+// wrongValue says what kind of value a flag takes.
+func wrongValue(c *cli.Context, name, value string) string {
+	kind := "a value that it takes"
+	switch findFlag(c.Command.Flags, name).(type) {
+	case *cli.IntFlag:
+		kind = "a whole number"
+	case *cli.DurationFlag:
+		kind = "a time with its unit, as in 2s or 500ms"
+	case *cli.BoolFlag:
+		kind = "true or false"
+	}
+	return "flag --" + name + ": " + value + " is not " + kind
 }

@@ -29,9 +29,12 @@ const (
 )
 
 func main() {
-	// A second signal ends the process at once, whatever it is doing.
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, cancel)
+	defer cancel()
+	// A second Ctrl-C ends the process at once, whatever it is doing. A second
+	// SIGTERM does not: make(1) and timeout(1) send it to the process and to its
+	// group, and calls in flight must be finished.
+	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })
 	os.Exit(run(ctx, os.Args, os.Stdout, os.Stderr))
 }
 
@@ -43,7 +46,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(stderr, "sluice:", err)
+	var logged *loggedError
+	if !errors.As(err, &logged) {
+		fmt.Fprintln(stderr, "sluice:", err)
+	}
 	var usage *usageError
 	if errors.As(err, &usage) {
 		return exitUsage
@@ -86,8 +92,11 @@ func usagef(c *cli.Context, format string, a ...any) error {
 	return &usageError{fmt.Sprintf(format, a...) + "; see `" + name + " --help`"}
 }
 
+// loggedError has been told already, in the log.
+type loggedError struct{ error }
+
 func onUsageError(c *cli.Context, err error, _ bool) error {
-	return usagef(c, "%v", err)
+	return usagef(c, "%s", flagError(c, err))
 }
 
 // setUsageErrors makes every command report wrong flags as usage errors.
@@ -104,7 +113,13 @@ func noSuchCommand(c *cli.Context) error {
 	if c.Args().Present() {
 		return usagef(c, "no such command: %s", strings.Join(c.Args().Slice(), " "))
 	}
-	cli.ShowSubcommandHelp(c)
+	// This is an error: its help isn't output.
+	c.App.Writer = c.App.ErrWriter
+	if c.Command.Name == "sluice" {
+		cli.ShowAppHelp(c)
+	} else {
+		cli.ShowSubcommandHelp(c)
+	}
 	return &usageError{"a command is needed"}
 }
 
@@ -119,12 +134,14 @@ func noArgs(c *cli.Context) error {
 // clientFlags are the flags of every command that asks a running server.
 func clientFlags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringFlag{Name: "admin", EnvVars: []string{"SLUICE_ADMIN"}, Value: server.Defaults().Admin, Usage: "admin socket of the server"},
+		&cli.StringFlag{Name: "admin", EnvVars: []string{"SLUICE_ADMIN"}, Value: server.Defaults().Admin, Usage: "the server's admin `SOCKET`"},
 		jsonFlag(),
 	}, more...)
 }
 
-func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print JSON"} }
+func jsonFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "json", Usage: "print JSON", DisableDefaultText: true}
+}
 
 func adminClient(c *cli.Context) *admin.Client { return admin.NewClient(c.String("admin")) }
 

@@ -41,11 +41,11 @@ func TestUsageErrorsAreStatus2(t *testing.T) {
 		{"serve", "extra"},
 		{"stats", "--interval", "1ms"},
 	} {
-		status, _, stderr := command(t, args...)
+		status, stdout, stderr := command(t, args...)
 		if status != exitUsage {
 			t.Errorf("%v: status %d, want %d (%s)", args, status, exitUsage, stderr)
 		}
-		if !strings.HasPrefix(stderr, "sluice: ") {
+		if stdout != "" || !strings.HasPrefix(stderr[strings.LastIndex(strings.TrimSpace(stderr), "\n")+1:], "sluice: ") {
 			t.Errorf("%v: stderr %q", args, stderr)
 		}
 	}
@@ -95,7 +95,7 @@ func TestExportsCheck(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("/srv 10.0.0.0/8(rw)\n/opt *(rx)\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if status, out, _ := command(t, "exports", "check", good); status != 0 || !strings.Contains(out, "1 exports, no errors") {
+	if status, out, _ := command(t, "exports", "check", good); status != 0 || !strings.Contains(out, "1 export, no errors") {
 		t.Errorf("good: status %d, %s", status, out)
 	}
 	status, out, _ := command(t, "exports", "check", bad, "--json")

@@ -69,7 +69,7 @@ func modeArgs(c *cli.Context) ([]string, error) {
 	case "buffered", "dontcache", "direct", "0", "1", "2":
 	case "default":
 		if c.String("export") == "" {
-			return nil, usagef(c, "default is for one export: add --export PATH")
+			return nil, usagef(c, "default is for one export, which then follows the server: add --export PATH")
 		}
 	default:
 		return nil, usagef(c, "no such mode: %q; the modes are buffered, dontcache and direct", args[1])

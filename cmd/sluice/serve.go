@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/signal"
@@ -30,22 +31,22 @@ Examples:
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "config", Usage: "YAML `FILE` whose keys are these flags' names; flags win"},
 			&cli.StringFlag{Name: "exports", Value: d.Exports, Usage: "exports(5) `FILE`; not read by default when --export is given"},
-			&cli.StringSliceFlag{Name: "export", Usage: "`'DIR CLIENT(OPTIONS)'`, or DIR alone for this host with rw,insecure,no_root_squash; repeatable"},
+			&cli.StringSliceFlag{Name: "export", Usage: "`EXPORT`: 'DIR CLIENT(OPTIONS)', or DIR alone for this host with rw,insecure,no_root_squash; repeatable"},
 			&cli.StringFlag{Name: "listen", Value: d.Listen, Usage: "`ADDR:PORT` of NFS and MOUNT"},
 			&cli.StringFlag{Name: "admin", EnvVars: []string{"SLUICE_ADMIN"}, Value: d.Admin, Usage: "`SOCKET` for the other commands"},
 			&cli.StringFlag{Name: "state", Value: d.State, Usage: "`DIR` of what must survive a restart (the file handles' key)"},
-			&cli.StringFlag{Name: "read-mode", Value: d.ReadMode, Usage: "how READ moves data: buffered, dontcache or direct"},
-			&cli.StringFlag{Name: "write-mode", Value: d.WriteMode, Usage: "how WRITE moves data: buffered"},
-			&cli.StringFlag{Name: "rpcbind", Value: d.Rpcbind, Usage: "auto (register when one runs), off, or embedded (be the portmapper on port 111)"},
-			&cli.StringFlag{Name: "log-level", Value: d.LogLevel, Usage: "debug, info, warn or error"},
-			&cli.StringFlag{Name: "log-format", Value: d.LogFormat, Usage: "console or json"},
-			&cli.IntFlag{Name: "threads", Value: d.Threads, Usage: "service threads; 0 is one per core"},
-			&cli.IntFlag{Name: "slow-threads", Value: d.SlowThreads, Usage: "most threads for calls that may sleep"},
-			&cli.IntFlag{Name: "max-connections", Value: d.MaxConnections, Usage: "most client connections; 0 derives it from the descriptor limit"},
-			&cli.DurationFlag{Name: "idle-timeout", Value: d.IdleTimeout, Usage: "close a connection without calls after this long; 0 never"},
-			&cli.IntFlag{Name: "splice-min", Value: d.SpliceMin, Usage: "smallest buffered READ, in bytes, that is spliced; 0 is the measured default, -1 never"},
-			&cli.IntFlag{Name: "buffer-pool", Value: d.BufferPool, Usage: "most memory of data buffers, in MiB"},
-			&cli.DurationFlag{Name: "shutdown-timeout", Value: d.ShutdownTimeout, Usage: "how long calls in flight may take at the end"},
+			&cli.StringFlag{Name: "read-mode", Value: d.ReadMode, Usage: "`MODE` of READ: buffered, dontcache or direct"},
+			&cli.StringFlag{Name: "write-mode", Value: d.WriteMode, Usage: "`MODE` of WRITE: buffered"},
+			&cli.StringFlag{Name: "rpcbind", Value: d.Rpcbind, Usage: "`HOW`: auto (register when one runs), off, or embedded (be the portmapper on port 111)"},
+			&cli.StringFlag{Name: "log-level", Value: d.LogLevel, Usage: "`LEVEL`: debug, info, warn or error"},
+			&cli.StringFlag{Name: "log-format", Value: d.LogFormat, Usage: "`FORMAT`: console or json"},
+			&cli.IntFlag{Name: "threads", Value: d.Threads, Usage: "`NUMBER` of service threads; 0 is one per core"},
+			&cli.IntFlag{Name: "slow-threads", Value: d.SlowThreads, Usage: "largest `NUMBER` of threads for calls that may sleep"},
+			&cli.IntFlag{Name: "max-connections", Value: d.MaxConnections, Usage: "largest `NUMBER` of client connections; 0 derives it from the descriptor limit"},
+			&cli.DurationFlag{Name: "idle-timeout", Value: d.IdleTimeout, Usage: "`TIME` without calls after which a connection is closed; 0 never"},
+			&cli.IntFlag{Name: "splice-min", Value: d.SpliceMin, Usage: "smallest buffered READ, in `BYTES`, that is spliced; 0 is the measured default, -1 never"},
+			&cli.IntFlag{Name: "buffer-pool", Value: d.BufferPool, Usage: "most memory of data buffers, in `MIB`"},
+			&cli.DurationFlag{Name: "shutdown-timeout", Value: d.ShutdownTimeout, Usage: "`TIME` that calls in flight may take at the end"},
 		},
 		Action: serve,
 	}
@@ -64,6 +65,17 @@ func serve(c *cli.Context) error {
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 
+	err = runServer(c.Context, cfg, hup)
+	if err != nil && cfg.LogFormat == "json" {
+		// Whoever collects the log wants the reason there.
+		server.LogFailure(cfg, err)
+		return &loggedError{err}
+	}
+	return err
+}
+
+// runServer serves until ctx is done or the server can't go on.
+func runServer(ctx context.Context, cfg server.Config, hup <-chan os.Signal) error {
 	s, err := server.New(cfg)
 	if err != nil {
 		return err
@@ -75,7 +87,7 @@ func serve(c *cli.Context) error {
 		select {
 		case <-hup:
 			s.Reload() // logs what it did; a broken file keeps the old set
-		case <-c.Context.Done():
+		case <-ctx.Done():
 			return s.Shutdown()
 		case err := <-s.Failed():
 			return errors.Join(err, s.Shutdown())

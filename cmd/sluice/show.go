@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -79,14 +81,15 @@ func clientsCommand() *cli.Command {
 
 func exportsCommand() *cli.Command {
 	return &cli.Command{
-		Name:   "exports",
-		Usage:  "list, reload or check exports",
-		Action: noSuchCommand,
+		Name:      "exports",
+		Usage:     "list, reload or check exports",
+		UsageText: "sluice exports list|reload|check [command options]",
+		Action:    noSuchCommand,
 		Subcommands: []*cli.Command{
 			{
 				Name:        "list",
 				Usage:       "list what is exported, to whom and how",
-				Description: "Example:\n   sluice exports list",
+				Description: "Options that are the default are left out, but for ro and rw; --json has all.\n\nExample:\n   sluice exports list",
 				Flags:       clientFlags(),
 				Action:      exportsList,
 			},
@@ -101,8 +104,8 @@ func exportsCommand() *cli.Command {
 				Name:        "check",
 				Usage:       "check an exports file without a server",
 				ArgsUsage:   "FILE",
-				Description: "Prints every error and warning with its line and column. Exit status 1 when there is an error.\n\nExample:\n   sluice exports check /etc/exports",
-				Flags:       []cli.Flag{jsonFlag()},
+				Description: "Prints every error and warning with its file, line and column. Exit status 1 when\nthere is an error.\n\nExample:\n   sluice exports check /etc/exports",
+				Flags:       clientFlags(), // --admin is taken, so that all commands do, and not used
 				Action:      exportsCheck,
 			},
 		},
@@ -122,7 +125,7 @@ func exportsList(c *cli.Context) error {
 			fmt.Fprintln(w, "PATH\tCLIENT\tOPTIONS\tREAD\tWRITE")
 			for _, e := range list {
 				for _, k := range e.Clients {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.Path, k.Client, k.Options, e.ReadMode, e.WriteMode)
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.Path, k.Client, briefOptions(k.Options), e.ReadMode, e.WriteMode)
 				}
 				if e.Problem != "" {
 					fmt.Fprintf(w, "%s\tNOT SERVED: %s\n", e.Path, e.Problem)
@@ -142,9 +145,9 @@ func exportsReload(c *cli.Context) error {
 	}
 	return show(c, res, func() {
 		for _, w := range res.Warnings {
-			fmt.Fprintln(c.App.Writer, "warning:", w)
+			fmt.Fprintln(c.App.Writer, w)
 		}
-		fmt.Fprintf(c.App.Writer, "reloaded: %d exports\n", res.Exports)
+		fmt.Fprintf(c.App.Writer, "reloaded: %s\n", number(res.Exports, "export"))
 	})
 }
 
@@ -159,19 +162,19 @@ func exportsCheck(c *cli.Context) error {
 	res := server.CheckExports(args[0])
 	if err := show(c, res, func() {
 		for _, p := range res.Errors {
-			fmt.Fprintln(c.App.Writer, "error:", p)
+			fmt.Fprintln(c.App.Writer, p)
 		}
 		for _, p := range res.Warnings {
-			fmt.Fprintln(c.App.Writer, "warning:", p)
+			fmt.Fprintln(c.App.Writer, p)
 		}
 		if len(res.Errors) == 0 {
-			fmt.Fprintf(c.App.Writer, "%s: %d exports, no errors\n", args[0], res.Exports)
+			fmt.Fprintf(c.App.Writer, "%s: %s, no errors\n", args[0], number(res.Exports, "export"))
 		}
 	}); err != nil {
 		return err
 	}
 	if n := len(res.Errors); n > 0 {
-		return fmt.Errorf("%s has %d errors", args[0], n)
+		return fmt.Errorf("%s has %s", args[0], number(n, "error"))
 	}
 	return nil
 }
@@ -190,6 +193,33 @@ func versionCommand() *cli.Command {
 			return show(c, v, func() { fmt.Fprintln(c.App.Writer, "sluice", v) })
 		},
 	}
+}
+
+// defaultOptions are what exports(5) gives a client that names no option.
+var defaultOptions = strings.Split("root_squash,no_all_squash,sync,secure,no_subtree_check,hide,nocrossmnt,anonuid=65534,anongid=65534,sec=sys", ",")
+
+// briefOptions leaves out the options that are the default. With several
+// flavours the place of an option counts, and all of them stay.
+func briefOptions(options string) string {
+	words := strings.Split(options, ",")
+	flavours := 0
+	for _, w := range words {
+		if strings.HasPrefix(w, "sec=") {
+			flavours++
+		}
+	}
+	if flavours > 1 {
+		return options
+	}
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return slices.Contains(defaultOptions, w) }), ",")
+}
+
+// number writes a count of things.
+func number(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // table prints tab-separated lines in columns.

@@ -26,7 +26,7 @@ Examples:
    sluice stats --watch --interval 2s
    sluice stats --json`,
 		Flags: clientFlags(
-			&cli.BoolFlag{Name: "watch", Usage: "repeat until interrupted"},
+			&cli.BoolFlag{Name: "watch", Usage: "repeat until interrupted", DisableDefaultText: true},
 			&cli.DurationFlag{Name: "interval", Value: time.Second, Usage: "`TIME` between two pages of --watch"},
 		),
 		Action: func(c *cli.Context) error {

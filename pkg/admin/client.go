@@ -116,5 +116,8 @@ func (c *Client) explain(err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("the admin socket %s can't be opened: permission denied; run this as the server's user or as root", c.socket)
 	}
+	if len(c.socket) > maxSocketPath {
+		return fmt.Errorf("the admin socket's path %s has %d bytes, but the kernel takes %d at most: name another with --admin", c.socket, len(c.socket), maxSocketPath)
+	}
 	return fmt.Errorf("admin socket %s: %w", c.socket, err)
 }

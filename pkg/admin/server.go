@@ -49,6 +49,7 @@ const (
 	maxRequests    = 64 // at the same time, event streams included
 	requestTimeout = 10 * time.Second
 	eventBuffer    = 4096 // events per stream; older ones are dropped and counted
+	maxSocketPath  = 107  // unix(7): sun_path
 )
 
 // Server serves the admin API on a Unix socket.
@@ -65,6 +66,9 @@ type Server struct {
 // Listen creates the socket at path with mode 0600, replacing one that no
 // process listens on any more, and serves b until Close.
 func Listen(path string, b Backend) (*Server, error) {
+	if len(path) > maxSocketPath {
+		return nil, fmt.Errorf("admin socket: the path %s has %d bytes, but the kernel takes %d at most; name another place with --admin", path, len(path), maxSocketPath)
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("admin socket: %w; name another place with --admin", err)
 	}
@@ -102,7 +106,14 @@ func listenPrivate(path string) (net.Listener, error) {
 	}
 	defer os.RemoveAll(dir)
 	tmp := filepath.Join(dir, "s")
-	ln, err := net.Listen("unix", tmp)
+	// The directory's path may be longer than the kernel takes (maxSocketPath):
+	// its descriptor makes it short.
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	ln, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/s", d.Fd()))
 	if err != nil {
 		return nil, err
 	}

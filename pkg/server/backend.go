@@ -28,7 +28,7 @@ func (b backend) Status() admin.Status {
 	build := BuildInfo()
 	return admin.Status{
 		Version: build.Version, Commit: build.Commit, PID: os.Getpid(), Started: b.started, UptimeSeconds: b.uptime(),
-		Listen: b.Addrs(), Rpcbind: b.rpcbindStatus(), State: b.cfg.State, Exports: len(b.table.Set().Exports()),
+		Listen: b.Addrs(), Rpcbind: b.rpcbindStatus(), State: b.cfg.State, Exports: len(b.ns.Set().Exports()),
 		Connections: b.rpc.Stats().Conns, Mode: b.IOMode(),
 	}
 }
@@ -56,7 +56,7 @@ func (b backend) rpcbindStatus() string {
 func (b backend) IOMode() admin.IOMode {
 	m := admin.IOMode{Read: b.modes.Read(nil).String(), Write: b.modes.Write(nil).String(), Exports: []admin.ExportIOMode{}}
 	set := b.modes.Snapshot().Exports
-	for _, e := range b.table.Set().Exports() {
+	for _, e := range b.ns.Set().Exports() {
 		if pair, ok := set[e.Path]; ok {
 			m.Exports = append(m.Exports, admin.ExportIOMode{Path: e.Path, Read: orFollow(pair.Read), Write: orFollow(pair.Write)})
 		}
@@ -79,13 +79,13 @@ func (b backend) SetIOMode(c admin.ModeChange) (admin.IOMode, error) {
 	}
 	path := c.Export
 	if path != "" {
-		e := b.table.Set().Get(path)
+		e := b.ns.Set().Get(path)
 		if e == nil {
 			return admin.IOMode{}, &admin.NotFoundError{Msg: fmt.Sprintf("no export at %q; `sluice exports list` shows what there is", path)}
 		}
 		path = e.Path
 	} else if mode == dataio.Default {
-		return admin.IOMode{}, fmt.Errorf("mode default is for one export: name it, or set buffered, dontcache or direct")
+		return admin.IOMode{}, errDefaultMode
 	}
 	switch {
 	case c.Op == "write" && !writable(mode):
@@ -101,7 +101,11 @@ func (b backend) SetIOMode(c admin.ModeChange) (admin.IOMode, error) {
 	default:
 		return admin.IOMode{}, fmt.Errorf("op is %q; it must be read or write", c.Op)
 	}
-	b.log.Info().Str("op", c.Op).Stringer("mode", mode).Str("export", path).Msg("I/O mode set")
+	line := b.log.Info().Str("op", c.Op).Stringer("mode", mode)
+	if path != "" {
+		line = line.Str("export", path)
+	}
+	line.Msg("I/O mode set")
 	if b.bus.Enabled() {
 		b.bus.Emit(trace.Event{Name: trace.ModeChange, Export: path, Mode: mode.String(), Reason: c.Op})
 	}
@@ -111,7 +115,7 @@ func (b backend) SetIOMode(c admin.ModeChange) (admin.IOMode, error) {
 func (b backend) Exports() []admin.Export {
 	list := []admin.Export{}
 	problems := b.ns.Problems()
-	for _, e := range b.table.Set().Exports() {
+	for _, e := range b.ns.Set().Exports() {
 		o := b.modes.Export(e.Path)
 		x := admin.Export{
 			Path: e.Path, Source: fmt.Sprintf("%s:%d", e.File, e.Line), Clients: []admin.ExportClient{},

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -88,13 +89,13 @@ func Defaults() Config {
 		ShutdownTimeout: 10 * time.Second,
 	}
 	if os.Geteuid() != 0 {
-		run := os.Getenv("XDG_RUNTIME_DIR")
-		if run == "" {
-			run = filepath.Join(os.TempDir(), fmt.Sprintf("sluice-%d", os.Geteuid()))
-		}
-		c.Admin = filepath.Join(run, "sluice", "admin.sock")
 		if home, err := os.UserHomeDir(); err == nil {
 			c.State = filepath.Join(home, ".local", "state", "sluice")
+		}
+		// Nowhere below /tmp: there, another user could make the place first.
+		c.Admin = filepath.Join(c.State, "admin.sock")
+		if run := os.Getenv("XDG_RUNTIME_DIR"); run != "" {
+			c.Admin = filepath.Join(run, "sluice", "admin.sock")
 		}
 	}
 	return c
@@ -107,7 +108,7 @@ const maxConfigFile = 1 << 20
 func (c *Config) LoadFile(name string) error {
 	f, err := os.Open(name)
 	if err != nil {
-		return fmt.Errorf("config file: %w", err)
+		return fmt.Errorf("config file: %w; name another with --config", err)
 	}
 	defer f.Close()
 	src, err := io.ReadAll(io.LimitReader(f, maxConfigFile+1))
@@ -119,28 +120,67 @@ func (c *Config) LoadFile(name string) error {
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(src))
 	dec.KnownFields(true)
+	var errs []error
 	if err := dec.Decode(c); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("config file %s: %s", name, explainYAML(err))
+		for _, msg := range explainYAML(err) {
+			errs = append(errs, fmt.Errorf("config file %s: %s", name, msg))
+		}
+		return errors.Join(errs...)
 	}
-	return nil
+	lines := keyLines(src)
+	for _, p := range c.problems() {
+		if line, ok := lines[p.key]; ok {
+			errs = append(errs, fmt.Errorf("config file %s: line %d: %w", name, line, p.err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
-var unknownField = regexp.MustCompile(`^line (\d+): field (.*) not found in type .*$`)
+// keyLines finds the line of each key.
+func keyLines(src []byte) map[string]int {
+	lines := map[string]int{}
+	var doc yaml.Node
+	if yaml.Unmarshal(src, &doc) != nil || len(doc.Content) == 0 {
+		return lines
+	}
+	for i := 0; i+1 < len(doc.Content[0].Content); i += 2 {
+		key := doc.Content[0].Content[i]
+		lines[key.Value] = key.Line
+	}
+	return lines
+}
+
+var (
+	unknownField = regexp.MustCompile(`^line (\d+): field (.*) not found in type .*$`)
+	wrongType    = regexp.MustCompile("(?s)^line (\\d+): cannot unmarshal (?:\\S+ `(.*)`|(\\S+)) into (\\S+)$")
+)
+
+// kinds says what the types of Config's fields are to people.
+var kinds = map[string]string{
+	"int": "a whole number", "string": "a text", "[]string": "a list of texts", "time.Duration": "a time with its unit, as in 90s or 6m",
+	"server.Config": "a list of keys and values, as in listen: :2049",
+}
 
 // explainYAML turns the library's words about Go types into words about keys.
-func explainYAML(err error) string {
+func explainYAML(err error) []string {
 	var te *yaml.TypeError
 	if !errors.As(err, &te) {
-		return strings.TrimPrefix(err.Error(), "yaml: ")
+		return []string{strings.TrimPrefix(err.Error(), "yaml: ")}
 	}
 	var out []string
 	for _, e := range te.Errors {
 		if m := unknownField.FindStringSubmatch(e); m != nil {
 			e = fmt.Sprintf("line %s: unknown key %q; the keys are %s", m[1], m[2], strings.Join(ConfigKeys(), ", "))
+		} else if m := wrongType.FindStringSubmatch(e); m != nil && kinds[m[4]] != "" {
+			got := strconv.Quote(m[2])
+			if m[3] != "" {
+				got = map[string]string{"!!seq": "a list", "!!map": "keys and values"}[m[3]]
+			}
+			e = fmt.Sprintf("line %s: the value is %s; it must be %s", m[1], got, kinds[m[4]])
 		}
 		out = append(out, e)
 	}
-	return strings.Join(out, "; ")
+	return out
 }
 
 // ConfigKeys lists the keys of the configuration file, in order.
@@ -156,43 +196,62 @@ func ConfigKeys() []string {
 // name the key.
 func (c *Config) Validate() error {
 	var errs []error
-	oneOf := func(key, got string, allowed ...string) {
-		for _, a := range allowed {
-			if got == a {
-				return
-			}
-		}
-		errs = append(errs, fmt.Errorf("%s is %q; it must be one of %s", key, got, strings.Join(allowed, ", ")))
-	}
-	oneOf("rpcbind", c.Rpcbind, "auto", "off", "embedded")
-	oneOf("log-level", c.LogLevel, "debug", "info", "warn", "error")
-	oneOf("log-format", c.LogFormat, "console", "json")
-	if _, err := dataio.ParseMode(c.ReadMode); err != nil {
-		errs = append(errs, fmt.Errorf("read-mode: %w", err))
-	}
-	if _, err := c.writeMode(); err != nil {
-		errs = append(errs, fmt.Errorf("write-mode: %w", err))
-	}
-	if _, err := c.listenPort(); err != nil {
-		errs = append(errs, err)
+	for _, p := range c.problems() {
+		errs = append(errs, p.err)
 	}
 	if c.Exports == "" && len(c.Export) == 0 {
 		errs = append(errs, errors.New("nothing to export: name an exports(5) file with --exports or a directory with --export"))
 	}
+	return errors.Join(errs...)
+}
+
+// problem is a key whose value is wrong; err names it too.
+type problem struct {
+	key string
+	err error
+}
+
+// problems checks each key by itself.
+func (c *Config) problems() (list []problem) {
+	add := func(key, format string, args ...any) {
+		list = append(list, problem{key, fmt.Errorf(key+format, args...)})
+	}
+	oneOf := func(key, got string, allowed ...string) {
+		if !slices.Contains(allowed, got) {
+			add(key, " is %q; it must be one of %s", got, strings.Join(allowed, ", "))
+		}
+	}
 	atLeast := func(key string, got, low int) {
 		if got < low {
-			errs = append(errs, fmt.Errorf("%s is %d; it must be at least %d", key, got, low))
+			add(key, " is %d; it must be at least %d", got, low)
 		}
+	}
+	oneOf("rpcbind", c.Rpcbind, "auto", "off", "embedded")
+	oneOf("log-level", c.LogLevel, "debug", "info", "warn", "error")
+	oneOf("log-format", c.LogFormat, "console", "json")
+	if _, err := serverMode(c.ReadMode); err != nil {
+		add("read-mode", ": %w", err)
+	}
+	if _, err := c.writeMode(); err != nil {
+		add("write-mode", ": %w", err)
+	}
+	if _, err := c.listenPort(); err != nil {
+		list = append(list, problem{"listen", err})
+	}
+	if c.State == "" {
+		add("state", " is empty; it must be a directory")
 	}
 	atLeast("threads", c.Threads, 0)
 	atLeast("slow-threads", c.SlowThreads, 1)
 	atLeast("max-connections", c.MaxConnections, 0)
 	atLeast("splice-min", c.SpliceMin, -1)
 	atLeast("buffer-pool", c.BufferPool, 8)
-	if c.IdleTimeout < 0 || c.ShutdownTimeout < 0 {
-		errs = append(errs, errors.New("idle-timeout and shutdown-timeout can't be negative"))
+	for key, d := range map[string]time.Duration{"idle-timeout": c.IdleTimeout, "shutdown-timeout": c.ShutdownTimeout} {
+		if d < 0 {
+			add(key, " is %v; it can't be negative", d)
+		}
 	}
-	return errors.Join(errs...)
+	return list
 }
 
 func (c *Config) listenPort() (uint16, error) {
@@ -206,9 +265,20 @@ func (c *Config) listenPort() (uint16, error) {
 	return 0, fmt.Errorf("listen is %q; it must be ADDRESS:PORT, as in 0.0.0.0:2049 or :2049", c.Listen)
 }
 
+// serverMode parses a mode of the whole server, which has none to fall back on.
+func serverMode(s string) (dataio.Mode, error) {
+	m, err := dataio.ParseMode(s)
+	if err == nil && m == dataio.Default {
+		err = errDefaultMode
+	}
+	return m, err
+}
+
+var errDefaultMode = errors.New("mode default is for one export, which then follows the server: choose buffered, dontcache or direct")
+
 // writeMode parses write-mode and refuses what the data path doesn't have.
 func (c *Config) writeMode() (dataio.Mode, error) {
-	m, err := dataio.ParseMode(c.WriteMode)
+	m, err := serverMode(c.WriteMode)
 	if err == nil && !writable(m) {
 		err = errWriteMode(m)
 	}

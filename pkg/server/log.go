@@ -4,10 +4,17 @@ package server
 
 import (
 	"io"
+	"os"
 
 	"github.com/mattn/go-isatty"
 	"github.com/rs/zerolog"
 )
+
+// LogFailure logs why a server did not start or could not go on.
+func LogFailure(cfg Config, err error) {
+	log := newLog(&cfg, os.Stderr)
+	log.Error().Err(err).Msg("failed")
+}
 
 // newLog builds the logger that cfg asks for. Times are ISO 8601 with
 // milliseconds and the zone.

@@ -16,6 +16,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -55,6 +57,8 @@ type Server struct {
 	register *portmap.Registrar
 	embedded *portmap.Embedded
 	failed   chan error
+	ready    bool // the log said so
+	reload   sync.Mutex
 }
 
 // New makes a server that is not reachable yet. Its errors say what to do.
@@ -78,7 +82,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	if err := s.build(descriptors); err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.closeRooms())
 	}
 	return s, nil
 }
@@ -115,7 +119,7 @@ func (s *Server) loadExports() error {
 }
 
 func (s *Server) setModes() error {
-	read, err := dataio.ParseMode(s.cfg.ReadMode)
+	read, err := serverMode(s.cfg.ReadMode)
 	if err != nil {
 		return fmt.Errorf("read-mode: %w", err)
 	}
@@ -132,7 +136,7 @@ func (s *Server) setModes() error {
 func (s *Server) build(descriptors uint64) error {
 	key, err := vfs.LoadHandleKey(s.cfg.State)
 	if err != nil {
-		return err
+		return s.explainState(err)
 	}
 	bytes := s.cfg.BufferPool << 20
 	s.cache = filecache.New(filecache.Config{Budget: filecache.Budget(descriptors), Trace: &s.bus})
@@ -150,7 +154,10 @@ func (s *Server) build(descriptors uint64) error {
 	if err != nil {
 		return err
 	}
-	s.nfs = nfs3.New(nfs3.Config{Namespace: s.ns, Exports: s.table.Set, Log: s.log, Trace: &s.bus})
+	if err := s.nothingServed(); err != nil {
+		return err
+	}
+	s.nfs = nfs3.New(nfs3.Config{Namespace: s.ns, Exports: s.ns.Set, Log: s.log, Trace: &s.bus})
 	s.programs = s.nfs.Programs()
 	s.obs = newObserver(s.log, &s.bus)
 	s.obs.watch(s.programs)
@@ -162,6 +169,40 @@ func (s *Server) build(descriptors uint64) error {
 		IdleTimeout:    s.cfg.IdleTimeout, Observer: s.obs, Log: s.log,
 	})
 	return err
+}
+
+// explainState says what to do about a state directory that can't be used.
+func (s *Server) explainState(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) && !strings.Contains(err.Error(), "--state") {
+		return fmt.Errorf("state directory %s: %w; name a directory that the server may write with --state", s.cfg.State, err)
+	}
+	return err
+}
+
+// nothingServed returns an error when there are exports and none of them can
+// be served: a misspelt path, most likely. Exports that wait for a mount (the
+// option mountpoint) are meant to be waited for.
+func (s *Server) nothingServed() error {
+	problems := s.ns.Problems()
+	list := s.ns.Set().Exports()
+	text := "none of the exports can be served"
+	for _, e := range list {
+		for i := range e.Clients {
+			if e.Clients[i].Options.MountPoint != "" {
+				return nil
+			}
+		}
+		why, bad := problems[e.Path]
+		if !bad {
+			return nil
+		}
+		text += fmt.Sprintf("\n%s: %s", e.Path, why)
+	}
+	if len(list) == 0 {
+		return nil // a warning said so, and a reload may add some
+	}
+	return errors.New(text + "\nstart the server again when one of them can be")
 }
 
 // warnIO logs what the data path wants an administrator to know.
@@ -188,7 +229,7 @@ func (s *Server) Start() (err error) {
 	}
 	tcp := ln.(*net.TCPListener)
 	s.listen = []netip.AddrPort{tcp.Addr().(*net.TCPAddr).AddrPort()}
-	for _, e := range s.table.Set().Exports() {
+	for _, e := range s.ns.Set().Exports() {
 		for i := range e.Clients {
 			if e.Clients[i].Options.Async {
 				s.log.Warn().Str("export", e.Path).Str("client", e.Clients[i].Spec).
@@ -204,11 +245,12 @@ func (s *Server) Start() (err error) {
 	if err := s.announce(); err != nil {
 		return err
 	}
-	ready := s.log.Info().Str("version", Version()).Strs("listen", s.Addrs()).Int("exports", len(s.table.Set().Exports())).
+	ready := s.log.Info().Str("version", Version()).Strs("listen", s.Addrs()).Int("exports", len(s.ns.Set().Exports())).
 		Stringer("read_mode", s.modes.Read(nil)).Stringer("write_mode", s.modes.Write(nil))
 	if s.cfg.Admin != "" {
 		ready = ready.Str("admin", s.cfg.Admin)
 	}
+	s.ready = true
 	ready.Msg("ready")
 	return nil
 }
@@ -265,6 +307,8 @@ func (s *Server) Failed() <-chan error { return s.failed }
 // Reload reads the exports again. A file with an error changes nothing; what
 // happened is logged and returned.
 func (s *Server) Reload() (admin.ReloadResult, error) {
+	s.reload.Lock()
+	defer s.reload.Unlock()
 	res := admin.ReloadResult{Warnings: []string{}}
 	changes, warns, err := s.table.Reload()
 	for _, w := range warns {
@@ -279,12 +323,9 @@ func (s *Server) Reload() (admin.ReloadResult, error) {
 		s.log.Error().Err(err).Msg("exports not reloaded: the old ones stay in force")
 		return res, fmt.Errorf("%w\nthe exports in force stay as they were", err)
 	}
-	res.Exports = len(s.table.Set().Exports())
+	res.Exports = len(s.ns.Set().Exports())
 	s.log.Info().Int("exports", res.Exports).Strs("added", changes.Added).Strs("removed", changes.Removed).
 		Strs("changed", changes.Changed).Msg("exports reloaded")
-	if s.bus.Enabled() {
-		s.bus.Emit(trace.Event{Name: trace.ExportsReload, Count: uint64(res.Exports)})
-	}
 	return res, nil
 }
 
@@ -309,9 +350,23 @@ func (s *Server) Shutdown() error {
 			errs = append(errs, err)
 		}
 	}
-	s.ns.Close()
-	s.cache.Close()
-	errs = append(errs, s.engine.Close())
-	s.log.Info().Msg("stopped")
+	errs = append(errs, s.closeRooms())
+	if s.ready {
+		s.log.Info().Msg("stopped")
+	}
 	return errors.Join(errs...)
+}
+
+// closeRooms closes what build made, the upper rooms first.
+func (s *Server) closeRooms() error {
+	if s.ns != nil {
+		s.ns.Close()
+	}
+	if s.cache != nil {
+		s.cache.Close()
+	}
+	if s.engine != nil {
+		return s.engine.Close()
+	}
+	return nil
 }
