@@ -218,6 +218,7 @@ type ReadReq struct {
 	First  bool // the first READ of its COMPOUND: direct is permitted
 	Splice bool // the reply goes to a plain TCP socket: a pipe may carry it
 	NoWait bool // service thread: return unix.EAGAIN rather than sleep
+	Random bool // the client reads here and there: no read-ahead where the page cache is used
 
 	XID    uint32 // these three for trace events
 	Client netip.Addr

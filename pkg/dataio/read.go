@@ -153,7 +153,11 @@ func (r *read) buffer() (*buffer, error) {
 
 // buffered goes through the page cache, as the kernel does by default.
 func (r *read) buffered() (ReadRes, error) {
-	fd, err := r.th.fd(r.q.File, filecache.Read, !r.q.NoWait)
+	kind := filecache.Read
+	if r.q.Random {
+		kind = filecache.NoAhead
+	}
+	fd, err := r.th.fd(r.q.File, kind, !r.q.NoWait)
 	if err != nil {
 		return ReadRes{}, err
 	}

@@ -75,10 +75,15 @@ func (v *View) attr(n Node, a *Attr) error {
 		return err
 	}
 	a.fill(&v.th.stx, n.fsid())
-	if a.FileID == n.m.rootIno && n.m.mountedOn != 0 && n.f.Key == n.m.root {
-		a.MountedOnFileID = n.m.mountedOn
-	}
+	n.m.mark(a, &n.f.Key)
 	return nil
+}
+
+// mark completes the attributes of m's root; key is the file's.
+func (m *fsMount) mark(a *Attr, key *filecache.Key) {
+	if a.FileID == m.rootIno && m.mountedOn != 0 && *key == m.root {
+		a.MountedOnFileID = m.mountedOn
+	}
 }
 
 // gone tells that a file has lost its last name and lives on only because something, such as this server, has it open.
@@ -95,6 +100,9 @@ func (v *View) stale(n Node, e unix.Errno) error {
 
 // Getattr returns a file's attributes. It needs no credentials: whoever holds the handle may ask.
 func (v *View) Getattr(n Node) (a Attr, err error) {
+	if err = v.guardGetattr(n); err != nil {
+		return a, err
+	}
 	err = v.attr(n, &a)
 	return a, err
 }

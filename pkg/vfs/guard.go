@@ -26,6 +26,9 @@ type Guard interface {
 	CheckNames(file *filecache.Key, client uint64) error
 }
 
+// SetGuard sets Config.Guard, for those who need the Namespace first to make their guard. Call it before the first View.
+func (n *Namespace) SetGuard(g Guard) { n.guard = g }
+
 // refused is what a guard's error is to the caller.
 func (v *View) refused(err error) error {
 	if v.c.V4 {
@@ -35,7 +38,7 @@ func (v *View) refused(err error) error {
 }
 
 func (v *View) guardRead(n Node) error {
-	g := v.ns.cfg.Guard
+	g := v.ns.guard
 	if g == nil {
 		return nil
 	}
@@ -47,7 +50,7 @@ func (v *View) guardRead(n Node) error {
 }
 
 func (v *View) guardWrite(n Node) error {
-	g := v.ns.cfg.Guard
+	g := v.ns.guard
 	if g == nil {
 		return nil
 	}
@@ -59,7 +62,7 @@ func (v *View) guardWrite(n Node) error {
 }
 
 func (v *View) guardSetattr(n Node, truncate bool) error {
-	g := v.ns.cfg.Guard
+	g := v.ns.guard
 	if g == nil {
 		return nil
 	}
@@ -71,7 +74,7 @@ func (v *View) guardSetattr(n Node, truncate bool) error {
 }
 
 func (v *View) guardGetattr(n Node) error {
-	g := v.ns.cfg.Guard
+	g := v.ns.guard
 	if g == nil || v.c.V4 {
 		return nil
 	}
@@ -82,15 +85,38 @@ func (v *View) guardGetattr(n Node) error {
 	return nil
 }
 
-// guardNames asks about the file of key k of the file cache on mount m.
-func (v *View) guardNames(m *fsMount, k *filecache.Key) error {
-	g := v.ns.cfg.Guard
+// guardNames asks about a file that a name of dir was just found to lead to: th.key is its key, th.fh its handle.
+func (v *View) guardNames(dir Node, name []byte) error {
+	g := v.ns.guard
 	if g == nil {
 		return nil
 	}
-	v.th.guardKey = *k
-	v.th.guardKey.FS = m.dev
-	v.th.guardKey.Type &^= typeFlags
+	th, m := v.th, dir.m
+	th.guardKey = th.key
+	if m.connect {
+		found, fh := th.key, th.fh
+		e := th.nameToHandle(dir.f.PathFD(), name, 0)
+		ok := keyOf(&th.fh, 0, &th.guardKey)
+		th.key, th.fh = found, fh
+		if e != 0 || !ok {
+			return nil // gone since
+		}
+	}
+	th.guardKey.FS = m.dev
+	th.guardKey.Type &^= typeFlags
+	if err := g.CheckNames(&th.guardKey, v.c.Owner); err != nil {
+		return v.refused(err)
+	}
+	return nil
+}
+
+// guardLink asks about a file that gets another name.
+func (v *View) guardLink(n Node) error {
+	g := v.ns.guard
+	if g == nil {
+		return nil
+	}
+	v.th.guardKey = n.Key()
 	if err := g.CheckNames(&v.th.guardKey, v.c.Owner); err != nil {
 		return v.refused(err)
 	}

@@ -54,6 +54,8 @@ type fsMount struct {
 	dirSync bool // fsync of a directory covers files just made in it
 	gate    gate
 
+	hasXattr, hasACL answer
+
 	mu    sync.Mutex
 	under int // a detached copy, to see below what is mounted here; 0 until needed
 	tree2 int
@@ -98,6 +100,7 @@ type tree struct {
 	export   *exports.Export
 	id       uint32
 	live     bool   // served through the mounts themselves
+	above    above  // what version 4 has above the root
 	mustBe   string // path that must be a mount point; "" for none
 	connect  bool   // handles name the parent (subtree_check)
 	tbl      atomic.Pointer[mountTable]
@@ -111,6 +114,37 @@ type tree struct {
 type source struct {
 	mnt      uint64
 	dev, ino uint64
+}
+
+// above is what a client of version 4 finds one up from an export's directory.
+type above uint8
+
+const (
+	aboveNothing above = iota
+	abovePseudo
+	aboveExport
+)
+
+// hiddenIno is the file id of the directory that what is mounted at path hides; 0 if it cannot be told.
+func hiddenIno(path string) uint64 {
+	if path == "/" {
+		return 0
+	}
+	up, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(up)
+	fd, err := unix.OpenTree(up, "", unix.AT_EMPTY_PATH|treeClone|unix.O_CLOEXEC)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fd)
+	var stx unix.Statx_t
+	if unix.Statx(fd, filepath.Base(path), unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_INO, &stx) != nil {
+		return 0
+	}
+	return stx.Ino
 }
 
 func (t *tree) root() *fsMount {
@@ -189,7 +223,7 @@ func (t *tree) check() error {
 	if s == t.source && t.root() != nil {
 		return nil
 	}
-	m, err := t.open(fd, true)
+	m, err := t.open(fd, t.export.Path, true)
 	if err != nil {
 		if t.root() == nil || !transient(err) {
 			t.setRoot(nil, source{}, err)
@@ -224,8 +258,8 @@ func (t *tree) setRoot(m *fsMount, s source, err error) {
 	t.ns.rebuildAliases()
 }
 
-// open makes an fsMount of an O_PATH descriptor's mount. isRoot: it is the export's directory itself.
-func (t *tree) open(pathFD int, isRoot bool) (_ *fsMount, err error) {
+// open makes an fsMount of an O_PATH descriptor's mount at path. isRoot: it is the export's directory itself.
+func (t *tree) open(pathFD int, path string, isRoot bool) (_ *fsMount, err error) {
 	m := &fsMount{tree: t, fd: -1, treeFD: -1, cacheFS: t.ns.nextFS.Add(1)}
 	defer func() {
 		if err != nil && m.fd >= 0 {
@@ -290,7 +324,14 @@ func (t *tree) open(pathFD int, isRoot bool) (_ *fsMount, err error) {
 	}
 	if isRoot {
 		m.id, err = rootID(m.fd, t.export)
+		switch t.above {
+		case abovePseudo:
+			m.mountedOn = pseudoID(path)
+		case aboveExport:
+			m.mountedOn = hiddenIno(path)
+		}
 	} else {
+		m.mountedOn = hiddenIno(path)
 		m.id, err = childID(m.fd, &m.root)
 	}
 	return m, err
@@ -351,7 +392,7 @@ func (t *tree) enter(pathFD int, mnt int32) (crossing, error) {
 	if err != nil {
 		return crossing{}, err
 	}
-	m, err := t.open(pathFD, false)
+	m, err := t.open(pathFD, path, false)
 	if err != nil {
 		t.ns.cfg.Log.Warn().Str("export", t.export.Path).Msgf("the file system mounted at %s is not shown: %v", path, err)
 		return t.add(crossing{nil, path}, mnt), nil
@@ -384,7 +425,7 @@ func (t *tree) find(id uint64) *fsMount {
 		if err != nil {
 			continue
 		}
-		m, err := t.open(fd, false)
+		m, err := t.open(fd, path, false)
 		unix.Close(fd)
 		if err != nil {
 			continue

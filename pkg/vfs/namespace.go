@@ -54,7 +54,8 @@ type Namespace struct {
 	memoGen atomic.Uint64 // remembered matches of an older generation are void
 	nextFS  atomic.Uint64
 	stale   atomic.Uint32 // handles met that were stale; see names.go
-	hashKey HandleKey     // of group lists in grants
+	guard   Guard
+	hashKey HandleKey // of group lists in grants
 	locks   locks
 	spans   spans
 	durable durable
@@ -122,7 +123,7 @@ func New(cfg Config) (*Namespace, error) {
 	if cfg.Modes == nil {
 		cfg.Modes = new(dataio.Modes)
 	}
-	n := &Namespace{cfg: cfg, threads: make(map[*Thread]struct{}), stop: make(chan struct{}), stopped: make(chan struct{})}
+	n := &Namespace{cfg: cfg, guard: cfg.Guard, threads: make(map[*Thread]struct{}), stop: make(chan struct{}), stopped: make(chan struct{})}
 	n.durable.init()
 	var err error
 	if n.hashKey, err = randomKey(); err != nil {
@@ -214,6 +215,14 @@ func (n *Namespace) newTree(x *export, t *table) *tree {
 			tr.mustBe = o.MountPoint
 		}
 	}
+	switch at := x.cfg.Path; {
+	case at == "/" || t.root != nil && (t.root == x || !below(at, t.root.cfg.Path)):
+	default:
+		tr.above = abovePseudo
+		if y, _ := t.lookup(path.Dir(at)); y != nil {
+			tr.above = aboveExport
+		}
+	}
 	for _, c := range t.all {
 		if !below(c.cfg.Path, x.cfg.Path) {
 			continue
@@ -225,7 +234,7 @@ func (n *Namespace) newTree(x *export, t *table) *tree {
 }
 
 func (t *tree) same(o *tree) bool {
-	return t.id == o.id && t.live == o.live && t.mustBe == o.mustBe && t.connect == o.connect && t.export.FSID == o.export.FSID
+	return t.id == o.id && t.above == o.above && t.live == o.live && t.mustBe == o.mustBe && t.connect == o.connect && t.export.FSID == o.export.FSID
 }
 
 // drop closes a tree that is no longer in a table.

@@ -41,6 +41,7 @@ type Thread struct {
 	rq       dataio.ReadReq  // here, since what a pointer leads to would be allocated
 	wq       dataio.WriteReq // per call
 	dirbuf   []byte
+	xattrs   []byte // names of extended attributes, values of access lists
 	entry    DirEntry
 }
 

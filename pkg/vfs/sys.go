@@ -35,6 +35,7 @@ type scratch struct {
 	fh    kernelHandle
 	mntID int32 // mount that nameToHandle ended on
 	proc  [16]byte
+	path  [32]byte // see procPath
 	name  [MaxName + 1]byte
 	name2 [MaxPath + 1]byte // second names, link targets
 	times [2]unix.Timespec

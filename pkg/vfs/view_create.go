@@ -204,7 +204,8 @@ func (th *Thread) mknod(fd uintptr, mode uint32, dev uint64) unix.Errno {
 	}
 }
 
-// Create makes a regular file. verf is for Exclusive.
+// Create makes a regular file. verf is for Exclusive, which takes no attributes, and for Exclusive41, which takes those that
+// it does not need for itself: of s the times are ignored.
 //
 // The verifier is kept where Linux keeps it, in the new file's times: it has to be on stable storage with the file, also
 // on file systems without extended attributes, and the client sets the times next anyway (RFC 1813 3.3.8). Of each half
@@ -212,15 +213,23 @@ func (th *Thread) mknod(fd uintptr, mode uint32, dev uint64) unix.Errno {
 func (v *View) Create(dir Node, name []byte, how CreateHow, verf [8]byte, s *SetAttr) (Entry, Change, error) {
 	var mode uint32
 	var extra *SetAttr
+	exclusive := how == Exclusive || how == Exclusive41
 	if how == Exclusive {
-		extra = &SetAttr{AtimeHow: TimeClient, MtimeHow: TimeClient,
-			Mtime: Time{Sec: int64(binary.BigEndian.Uint32(verf[:4]) & math.MaxInt32)},
-			Atime: Time{Sec: int64(binary.BigEndian.Uint32(verf[4:]) & math.MaxInt32)}}
+		extra = new(SetAttr)
 	} else {
 		mode, extra = modeOf(s), v.extras(s)
 		if extra.SetSize && extra.Size == 0 {
 			extra.SetSize = false
 		}
+		if s.SetUmask {
+			unix.Umask(int(s.Umask & 0o777)) // this thread's alone
+			defer unix.Umask(0)
+		}
+	}
+	if exclusive {
+		extra.AtimeHow, extra.MtimeHow = TimeClient, TimeClient
+		extra.Mtime = Time{Sec: int64(binary.BigEndian.Uint32(verf[:4]) & math.MaxInt32)}
+		extra.Atime = Time{Sec: int64(binary.BigEndian.Uint32(verf[4:]) & math.MaxInt32)}
 	}
 	e, c, err := v.makeFile(dir, name, mode, extra)
 	if err != unix.EEXIST || how == Guarded || isDot(name) || isDotDot(name) {
@@ -240,9 +249,13 @@ func (v *View) Create(dir Node, name []byte, how CreateHow, verf [8]byte, s *Set
 	if aerr := v.attr(n, &e.Attr); aerr != nil {
 		return e, c, aerr
 	}
-	if how == Exclusive {
+	if exclusive {
 		// Seconds only, as Linux: not every file system keeps the rest.
-		if e.Attr.Size != 0 || e.Attr.Mtime.Sec != extra.Mtime.Sec || e.Attr.Atime.Sec != extra.Atime.Sec {
+		size := uint64(0)
+		if extra.SetSize {
+			size = extra.Size
+		}
+		if e.Attr.Size != size || e.Attr.Mtime.Sec != extra.Mtime.Sec || e.Attr.Atime.Sec != extra.Atime.Sec {
 			return Entry{}, c, err
 		}
 	} else if s.SetSize {
@@ -252,7 +265,7 @@ func (v *View) Create(dir Node, name []byte, how CreateHow, verf [8]byte, s *Set
 		}
 	}
 	// The first try may have failed before its name was on stable storage.
-	if err := v.syncNew(dir, n, how == Exclusive); err != nil {
+	if err := v.syncNew(dir, n, exclusive); err != nil {
 		return Entry{}, c, err
 	}
 	if err := v.attr(n, &e.Attr); err != nil {
@@ -264,6 +277,10 @@ func (v *View) Create(dir Node, name []byte, how CreateHow, verf [8]byte, s *Set
 
 // Mkdir makes a directory.
 func (v *View) Mkdir(dir Node, name []byte, s *SetAttr) (Entry, Change, error) {
+	if s.SetUmask {
+		unix.Umask(int(s.Umask & 0o777))
+		defer unix.Umask(0)
+	}
 	mode := modeOf(s)
 	return v.make(dir, name, TypeDir, v.extras(s), func(fd uintptr) unix.Errno {
 		for {
@@ -311,6 +328,10 @@ func (v *View) Mknod(dir Node, name []byte, t Type, major, minor uint32, s *SetA
 	default:
 		return Entry{}, Change{}, ErrBadType
 	}
+	if s.SetUmask {
+		unix.Umask(int(s.Umask & 0o777))
+		defer unix.Umask(0)
+	}
 	return v.make(dir, name, t, v.extras(s), func(fd uintptr) unix.Errno { return v.th.mknod(fd, mode, dev) })
 }
 
@@ -327,6 +348,9 @@ func (v *View) Link(n Node, dir Node, name []byte) (a Attr, c Change, err error)
 		return a, c, unix.EXDEV
 	}
 	if err = v.begin(dir.m); err != nil {
+		return a, c, err
+	}
+	if err = v.guardLink(n); err != nil {
 		return a, c, err
 	}
 	th := v.th

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sluice/exports"
 	"sluice/pkg/filecache"
 )
 
@@ -60,8 +61,11 @@ func (v *View) Lookup(dir Node, name []byte) (e Entry, dirAttr Attr, err error) 
 				v.note(dir, name, n, &e)
 			}
 		}
-		if err == ErrWouldBlock {
+		switch err {
+		case ErrWouldBlock:
 			return e, dirAttr, err
+		case ErrWrongSec:
+			v.handle(&e.Handle, n) // for SECINFO
 		}
 	}
 	v.attr(dir, &dirAttr) //nolint:errcheck // optional
@@ -225,9 +229,13 @@ func (v *View) cross(dir Node, name []byte) (Node, error) {
 			return Node{}, err
 		}
 		root := x.tree.root()
-		if err == nil && root != nil && (v.opts.Crossmnt || opts.Nohide) {
+		if err == nil && root != nil && (v.opts.Crossmnt || opts.Nohide || v.c.V4) {
 			th.key = root.root
-			return v.at(root, x)
+			n, err := v.at(root, x)
+			if _, ok := opts.For(exports.AuthFlavor(v.c.Cred.Flavor)); err == nil && v.c.V4 && !ok {
+				err = ErrWrongSec
+			}
+			return n, err
 		}
 		return v.beneath(dir, name)
 	}

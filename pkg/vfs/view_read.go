@@ -34,6 +34,9 @@ func (v *View) Read(n Node, off uint64, count uint32) (r ReadResult, err error) 
 		return r, err
 	}
 	th := v.th
+	if err = v.guardRead(n); err != nil {
+		return r, err
+	}
 	who := v.who()
 	if !th.recent.has(n.f, &who) {
 		if err = v.stat(n); err != nil {
@@ -54,7 +57,7 @@ func (v *View) Read(n Node, off uint64, count uint32) (r ReadResult, err error) 
 	if count > 0 {
 		th.rq = dataio.ReadReq{
 			File: n.f, Offset: off, Count: count,
-			Mode: v.ns.cfg.Modes.Read(v.exp.mode), First: !v.c.NoDirect,
+			Mode: v.readMode(), First: !v.c.NoDirect, Random: v.c.Advice&AdviseRandom != 0,
 			Splice: v.c.Splice, NoWait: !v.c.MayBlock,
 			XID: v.c.XID, Client: v.c.Addr, Export: v.exp.cfg.Path,
 		}

@@ -137,11 +137,17 @@ func (v *View) detail(dir Node, d *DirEntry, plus bool) {
 		return
 	}
 	defer unix.Close(fd)
+	var he unix.Errno
 	if m.connect {
-		if th.nameToHandle(dir.f.PathFD(), d.Name, atHandleConnect) != 0 {
-			return
-		}
-	} else if th.fdToHandle(fd, 0) != 0 {
+		he = th.nameToHandle(dir.f.PathFD(), d.Name, atHandleConnect)
+	} else {
+		he = th.fdToHandle(fd, 0)
+	}
+	if v.c.V4 && (he == unix.EOPNOTSUPP || he == 0 && th.mntID != m.mntID) && !isDotDot(d.Name) {
+		v.detailMount(dir, d)
+		return
+	}
+	if he != 0 {
 		return
 	}
 	if th.mntID != m.mntID || !v.foundKey(m) || th.statx(fd, m.local) != 0 {
@@ -151,5 +157,21 @@ func (v *View) detail(dir Node, d *DirEntry, plus bool) {
 		return // replaced since it was listed
 	}
 	d.Attr.fill(&th.stx, m.attrFSID(&th.key))
+	m.mark(&d.Attr, &th.key)
 	v.ns.cfg.HandleKey.encode(&d.Handle, dir.exp.id, m.id, &th.key)
+}
+
+// detailMount is detail of a mount point, for version 4: what is mounted there, as LOOKUP would find it.
+func (v *View) detailMount(dir Node, d *DirEntry) {
+	n, err := v.find(dir, d.Name)
+	if err != nil && err != ErrWrongSec {
+		return
+	}
+	if v.attr(n, &d.Attr) == nil && err == nil {
+		d.Attr.MountedOnFileID = d.FileID
+		v.handle(&d.Handle, n)
+	} else {
+		d.Attr.Type = TypeNone
+	}
+	v.th.drop(n.f)
 }

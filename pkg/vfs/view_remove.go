@@ -24,25 +24,29 @@ type victim struct {
 	f   *filecache.File
 }
 
-// takeOut finds the cached file of a name, if there is one, and closes its data descriptors. Credentials are the caller's.
-func (v *View) takeOut(dir Node, name []byte, spare *filecache.Key) (x victim) {
+// takeOut finds the cached file of a name, if there is one, and closes its data descriptors, unless somebody's state of the
+// file stands in the way. Credentials are the caller's.
+func (v *View) takeOut(dir Node, name []byte, spare *filecache.Key) (x victim, err error) {
 	th := v.th
 	if th.nameToHandle(dir.f.PathFD(), name, dir.handleFlags()) != 0 || th.mntID != dir.m.mntID || !v.foundKey(dir.m) {
-		return x
+		return x, nil
 	}
 	x.key = th.key
 	if spare != nil && *spare == x.key {
-		return x // a rename onto another name of the same file removes nothing
+		return x, nil // a rename onto another name of the same file removes nothing
+	}
+	if err := v.guardNames(dir, name); err != nil {
+		return victim{}, err
 	}
 	f, ok := v.ns.cfg.Cache.Get(&x.key)
 	if !ok {
 		v.forgetAliases(dir.m, &x.key, false)
-		return x
+		return x, nil
 	}
 	x.f = f
 	v.ns.cfg.Cache.CloseData(&x.key)
 	v.forgetAliases(dir.m, &x.key, false)
-	return x
+	return x, nil
 }
 
 // forgetAliases does for the same file as other exports know it what was done for key: closes its data descriptors, or
@@ -120,7 +124,9 @@ func (v *View) unlink(dir Node, name []byte, flags uintptr) (c Change, err error
 	}
 	var x victim
 	err = v.changeDir(dir, &c, func() error {
-		x = v.takeOut(dir, name, nil)
+		if x, err = v.takeOut(dir, name, nil); err != nil {
+			return err
+		}
 		v.become()
 		cname(v.th.name[:], name)
 		for {
@@ -187,7 +193,14 @@ func (v *View) rename(fromDir Node, from []byte, toDir Node, to []byte) (x victi
 	th := v.th
 	if e := th.nameToHandle(fromDir.f.PathFD(), from, fromDir.handleFlags()); e == 0 && v.foundKey(fromDir.m) {
 		source := th.key
-		x = v.takeOut(toDir, to, &source)
+		if th.mntID == fromDir.m.mntID {
+			if err = v.guardNames(fromDir, from); err != nil {
+				return x, err
+			}
+		}
+		if x, err = v.takeOut(toDir, to, &source); err != nil {
+			return x, err
+		}
 		v.become()
 	}
 	cname(th.name[:], from)

@@ -27,7 +27,7 @@ func (v *View) Setattr(n Node, s *SetAttr) (c Change, err error) {
 		err = ErrStale
 	} else if s.Guard && (uint32(s.GuardTime.Sec) != uint32(c.Before.Ctime.Sec) || s.GuardTime.Nsec != c.Before.Ctime.Nsec) {
 		err = ErrNotSync
-	} else {
+	} else if err = v.guardSetattr(n, s.SetSize); err == nil {
 		err = v.setattr(n, s, &c.Before)
 	}
 	c.AfterOK = v.attr(n, &c.After) == nil

@@ -36,7 +36,10 @@ func (v *View) Write(n Node, off uint64, data []byte, stable uint32) (w WriteRes
 	}
 	w.Change.Before.fill(&th.stx, n.fsid())
 	w.Change.BeforeOK = true
-	if err = v.mayWrite(n.f); err != nil {
+	if err = v.mayWrite(n.f); err == nil {
+		err = v.guardWrite(n)
+	}
+	if err != nil {
 		w.Change.After, w.Change.AfterOK = w.Change.Before, true
 		return w, err
 	}
