@@ -41,15 +41,16 @@ type Client struct {
 	complete bool // RECLAIM_COMPLETE was done
 	recorded bool // on stable storage in this epoch
 
-	openOwners map[string]*owner
-	lockOwners map[string]*owner
-	stateids   map[uint32]stateful
-	lastState  uint32
-	nopens     int
-	ndelegs    int
-	recalled   map[*deleg]struct{} // waiting to be returned
-	nrevoked   int                 // revoked delegations waiting for FREE_STATEID
-	nadmin     int                 // stateids revoked by the administrator
+	openOwners     map[string]*owner
+	lockOwners     map[string]*owner
+	stateids       map[uint32]stateful
+	lastState      uint32
+	nopens         int
+	ndelegs        int
+	recalled       map[*deleg]struct{} // waiting to be returned
+	nrevoked       int                 // revoked delegations waiting for FREE_STATEID
+	nextOwnerSweep int64
+	nadmin         int // stateids revoked by the administrator
 }
 
 type cbState uint8
@@ -291,10 +292,28 @@ func (s *State) destroy(c *Client) {
 // the caller does not hold the lock. It reports whether all are gone.
 func (s *State) expire(victims []*Client, force bool) bool {
 	s.record.Lock()
-	defer s.record.Unlock()
-	all := true
-	var going []*Client
-	var remove [][]byte
+	going, all := s.markExpiring(victims, force)
+	if !s.removeRecords(going) {
+		s.record.Unlock()
+		return false
+	}
+	s.mu.Lock()
+	for _, c := range going {
+		if !c.gone {
+			c.recorded = false
+			s.grace.forget(s, c.owner)
+			s.destroy(c)
+			s.counts.clientsExpired.Add(1)
+		}
+	}
+	s.record.Unlock() // before leave: who gets the locks may come here again
+	s.leave()
+	return all
+}
+
+// markExpiring keeps new calls of the victims out and waits a little for those under way. all is false when one is alive.
+func (s *State) markExpiring(victims []*Client, force bool) (going []*Client, all bool) {
+	all = true
 	now := s.now()
 	s.mu.Lock()
 	for _, c := range victims {
@@ -312,7 +331,7 @@ func (s *State) expire(victims []*Client, force bool) bool {
 	}
 	s.mu.Unlock()
 	going = slices.DeleteFunc(going, func(c *Client) bool {
-		for i := 0; c.inflight.Load() > 0; i++ { // no new ones come in
+		for i := 0; c.inflight.Load() > 0; i++ {
 			if i == drainTries {
 				c.expiring.Store(false)
 				all = false
@@ -322,6 +341,12 @@ func (s *State) expire(victims []*Client, force bool) bool {
 		}
 		return false
 	})
+	return going, all
+}
+
+// removeRecords takes clients off stable storage. When that fails they stay as they are.
+func (s *State) removeRecords(going []*Client) bool {
+	var remove [][]byte
 	s.mu.RLock()
 	for _, c := range going {
 		if s.cfg.Recovery != nil && (c.recorded || s.grace.has(c.owner)) {
@@ -329,27 +354,19 @@ func (s *State) expire(victims []*Client, force bool) bool {
 		}
 	}
 	s.mu.RUnlock()
-	if len(remove) > 0 {
-		if err := s.cfg.Recovery.Remove(remove); err != nil {
-			for _, c := range going {
-				c.expiring.Store(false)
-			}
-			s.counts.storageErrors.Add(1)
-			s.logf("client %q: its record can't be removed, so its state is kept and what conflicts with it waits: %v", remove[0], err)
-			return false
-		}
+	if len(remove) == 0 {
+		return true
 	}
-	s.mu.Lock()
+	err := s.cfg.Recovery.Remove(remove)
+	if err == nil {
+		return true
+	}
 	for _, c := range going {
-		if !c.gone {
-			c.recorded = false
-			s.grace.forget(s, c.owner)
-			s.destroy(c)
-			s.counts.clientsExpired.Add(1)
-		}
+		c.expiring.Store(false)
 	}
-	s.leave()
-	return all
+	s.counts.storageErrors.Add(1)
+	s.logf("client %q: its record can't be removed, so its state is kept and what conflicts with it waits: %v", remove[0], err)
+	return false
 }
 
 // How long the end of a client waits for its calls under way.

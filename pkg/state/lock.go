@@ -12,7 +12,8 @@ type lockState struct {
 	closing bool
 }
 
-// Lock takes a byte range. ErrDenied comes with the lock in the way.
+// Lock takes a byte range. ErrDenied comes with the lock in the way. What goes wrong on the file itself is an errno from
+// LocalLocker.
 //
 // For a new lock owner the open owner's seqid counts (4.0), and the lock owner's begins; after that its own.
 func (s *State) Lock(call *Call, a *LockArgs) (res Stateid, conflict LockConflict, err error) {

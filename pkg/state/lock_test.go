@@ -401,3 +401,31 @@ func (c *cl41) close2(slot uint32, o opened) error {
 	_, err = c.w.s.CloseFile(call, o.key, Stateid{0, o.Stateid.Other}, 0)
 	return err
 }
+
+// TestGrantedCallsBack: whoever is granted a lock may use the State from within, also when that ends another client.
+func TestGrantedCallsBack(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Recovery = &memRecovery{} })
+	a, b := w.ready41("a"), w.ready41("b")
+	oa, err := a.open("o", fkey(1), ShareBoth, 0)
+	ok(t, "OPEN", err)
+	ob, err := b.open("o", fkey(2), ShareBoth, 0)
+	ok(t, "OPEN", err)
+	_, _, err = a.lock(oa, "l", WriteLock, 0, 10)
+	ok(t, "LOCK", err)
+	_, _, err = b.lock(ob, "l", WriteLock, 0, 10)
+	ok(t, "LOCK", err)
+	done := false
+	wait := &NLMLockArgs{File: fkey(1), Owner: LockOwner{Host: "h"}, Type: WriteLock, Wait: &Waiter{Granted: func(*Waiter) {
+		_, err := w.s.NLMLock(w.call40(), &NLMLockArgs{File: fkey(2), Owner: LockOwner{Host: "h"}, Type: WriteLock})
+		ok(t, "NLM from within", err)
+		done = true
+	}}}
+	_, err = w.s.NLMLock(w.call40(), wait)
+	mustBe(t, "NLM", err, ErrBlocked)
+	w.advance(testLease + time.Second)
+	_, err = w.s.NLMLock(w.call40(), &NLMLockArgs{File: fkey(1), Owner: LockOwner{Host: "g"}, Type: WriteLock})
+	mustBe(t, "another, which ends the holder and comes after the one that waited", err, ErrDenied)
+	if !done {
+		t.Fatal("not granted")
+	}
+}

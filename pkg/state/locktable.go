@@ -156,14 +156,15 @@ func (t *lockTable) take(f *fileLocks, who LockOwner, r byteRange, typ LockType)
 	}
 	if t.cfg.Local != nil {
 		if err := t.cfg.Local.Lock(f.key, who, typ, r.start, r.end); err != nil {
-			if c, ok := t.cfg.Local.Test(f.key, who, typ, r.start, r.end); ok {
-				c.Local = true
-				return c, ErrDenied
+			if !isAgain(err) {
+				return LockConflict{}, err
 			}
-			if isAgain(err) { // gone again just now
-				return LockConflict{Type: WriteLock, Start: r.start, End: r.end, Local: true}, ErrDenied
+			c, ok := t.cfg.Local.Test(f.key, who, typ, r.start, r.end)
+			if !ok { // gone again just now
+				c = LockConflict{Type: WriteLock, Start: r.start, End: r.end}
 			}
-			return LockConflict{}, err
+			c.Local = true
+			return c, ErrDenied
 		}
 	}
 	t.account(f, who, f.set.set(who, r, typ))

@@ -281,7 +281,7 @@ func TestIdleOwners(t *testing.T) {
 	w.check()
 	w.advance(testLease / 2)
 	ok(t, "RENEW", w.s.Renew(call, id))
-	w.advance(testLease/2 + 5*time.Second)
+	w.advance(testLease/2 + testLease/8)
 	w.s.Tick()
 	if n := len(w.s.clients[id].openOwners); n != 0 {
 		t.Fatalf("%d idle owners after a lease period", n)

@@ -314,6 +314,10 @@ func (o *owner) idle() bool {
 
 // sweepOwners forgets 4.0 owners that have had nothing open or locked for a lease period.
 func (c *Client) sweepOwners(now int64) {
+	if now < c.nextOwnerSweep {
+		return // there may be many
+	}
+	c.nextOwnerSweep = now + c.s.lease/8
 	for _, o := range c.openOwners {
 		if o.idle() && now-o.idleSince > c.s.lease {
 			c.s.dropOwner(o)
