@@ -141,6 +141,10 @@ func (s *Server) tune(fd int) {
 }
 
 func (s *Server) disconnected(c *Conn) {
+	c.back.end()
+	if s.cfg.OnDisconnect != nil {
+		s.cfg.OnDisconnect(c)
+	}
 	if o := s.cfg.Observer; o != nil {
 		o.Disconnect(c, c.reason)
 	}

@@ -72,6 +72,9 @@ type Config struct {
 	CloseLocal func(any)
 	// OnConnect is called before the first call of a connection, to set its Data.
 	OnConnect func(*Conn)
+	// OnDisconnect is called once a connection is gone and no call of it runs
+	// on a service thread. It must not wait.
+	OnDisconnect func(*Conn)
 
 	Threads      int // service threads; 0: one per core
 	SpareThreads int // further ones, for when procedures sleep on those; 16

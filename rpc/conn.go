@@ -31,6 +31,7 @@ type Conn struct {
 	Data any
 
 	id    uint64
+	back  backchannel
 	peer  peer
 	srv   *Server
 	fd    int

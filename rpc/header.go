@@ -37,6 +37,8 @@ const (
 	// faultNotCall: not a call, or too short to be answered. The connection
 	// is closed, as Linux does: whoever sends this has lost the thread.
 	faultNotCall
+	// faultReply: the answer to a call of ours; see backchannel.go.
+	faultReply
 	faultRPCMismatch
 	faultBadCred
 	faultBadVerf
@@ -65,11 +67,15 @@ type header struct {
 // is valid; on an authentication fault, prog, vers and proc are too.
 func (h *header) decode(b []byte) {
 	*h = header{}
-	if len(b) < 12 || binary.BigEndian.Uint32(b[4:]) != msgCall {
+	if len(b) < 12 || binary.BigEndian.Uint32(b[4:]) > msgReply {
 		h.fault = faultNotCall
 		return
 	}
 	h.xid = binary.BigEndian.Uint32(b)
+	if binary.BigEndian.Uint32(b[4:]) == msgReply {
+		h.fault = faultReply
+		return
+	}
 	if binary.BigEndian.Uint32(b[8:]) != rpcVersion {
 		h.fault = faultRPCMismatch
 		return

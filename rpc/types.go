@@ -71,6 +71,9 @@ type Proc struct {
 	// gets the first answer. Such a reply must be small: one larger than
 	// MaxCachedReply is sent but not kept.
 	Cache bool
+	// CacheIf says for a call, by its arguments, whether Cache applies; nil:
+	// always. It must be cheap and keep nothing of args.
+	CacheIf func(args []byte) bool
 	// Bulk, with Cache: frequent and harmless when repeated (WRITE). Replies
 	// are kept in a part of the cache of their own, so that a stream of them
 	// does not push out the answers to CREATE or REMOVE.
@@ -78,6 +81,9 @@ type Proc struct {
 	// Slow: always runs on a slow thread.
 	Slow bool
 }
+
+// caches tells whether the reply to a call with these arguments is kept.
+func (p *Proc) caches(args []byte) bool { return p.Cache && (p.CacheIf == nil || p.CacheIf(args)) }
 
 // Version is one version of a program. Procs is indexed by procedure number.
 // Procedure 0, NULL, need not be given: it always answers.

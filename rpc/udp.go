@@ -45,7 +45,7 @@ func ServeUDP(ctx context.Context, pc *net.UDPConn, p Program) error {
 		}
 		call := incoming{body: in[:n]}
 		s.look(&call)
-		if call.head.fault == faultNotCall {
+		if call.head.fault == faultNotCall || call.head.fault == faultReply {
 			continue
 		}
 		if call.proc != nil && call.proc.Cache {

@@ -30,6 +30,7 @@ type worker struct {
 	enc  xdr.Encoder
 	out  []byte // the encoder's buffer
 	snd  sender
+	lost bool // a client sent something that is neither a call nor an answer
 
 	ncalls, nbytesIn, nbytesOut atomic.Uint64 // written by this thread alone
 }
@@ -70,7 +71,7 @@ func (s *Server) look(p *incoming) {
 	h := &p.head
 	h.decode(p.body)
 	p.proc, p.stat = nil, acceptSuccess
-	if h.fault == faultNotCall || h.fault == faultRPCMismatch {
+	if h.fault == faultNotCall || h.fault == faultReply || h.fault == faultRPCMismatch {
 		return
 	}
 	for i := range s.cfg.Programs {
@@ -113,6 +114,14 @@ var null = Proc{Name: "NULL", Run: func(*Call) Verdict { return Done }}
 func (w *worker) run(c *Conn, p *incoming, arrived int64, mayBlock bool) (move bool) {
 	e, h := &w.enc, &p.head
 	start, at, before, payloads := e.Mark(), len(e.Bytes()), e.Len(), len(e.Segments())
+	if h.fault == faultReply {
+		if !c.answered(h.xid, p.body) {
+			c.mu.Lock()
+			c.eof = true // read no more, send what is due, close
+			c.mu.Unlock()
+		}
+		return false
+	}
 	if h.fault != faultNone || p.proc == nil {
 		w.refuse(p)
 		seal(e, at, e.Len()-before-4)
@@ -122,7 +131,7 @@ func (w *worker) run(c *Conn, p *incoming, arrived int64, mayBlock bool) (move b
 	if p.proc.Slow && !mayBlock {
 		return true
 	}
-	if p.proc.Cache && p.cache.cache == nil {
+	if p.cache.cache == nil && p.proc.caches(p.body[h.args:]) {
 		cache := w.srv.cache(p.proc)
 		key := cache.key(c, h, p.body)
 		answer, ref := cache.begin(c, &key, arrived, e)
