@@ -43,10 +43,8 @@ type Conn struct {
 
 	// Owned by the thread that has set busy.
 	in    assembly
-	held  *buffer // records that were read but may not run yet
-	nheld int     // their bytes,
-	ranto int     // and how many of those have run
-	large bool    // the last record was large, so the next may be
+	held  held
+	large bool // the last record was large, so the next may be
 
 	flow      atomic.Int32 // how its replies get away; set under mu
 	slowReply int          // size of its replies from slow threads; guarded by the pool's lock
@@ -136,8 +134,8 @@ func (c *Conn) release() {
 	unix.Close(c.fd)
 	c.srv.queued.Add(-int64(c.queued))
 	c.srv.pool.put(c.in.buf)
-	c.srv.pool.put(c.held)
-	c.in, c.held = assembly{}, nil
+	c.srv.pool.put(c.held.buf)
+	c.in, c.held = assembly{}, held{}
 	c.mu.Lock()
 	waiting := c.waiting
 	c.mu.Unlock()
@@ -150,7 +148,7 @@ func (c *Conn) release() {
 
 // mayRead reports whether the connection is within its limits; the lock is held.
 func (c *Conn) mayRead() bool {
-	if c.eof && c.held == nil || c.draining || c.waiting {
+	if c.eof && c.held.buf == nil || c.draining || c.waiting {
 		return false
 	}
 	limit, calls := c.srv.queueLimit(), c.srv.cfg.MaxInFlight
@@ -175,13 +173,13 @@ func (c *Conn) rearm() {
 	if c.closed || c.busy {
 		return
 	}
-	if c.eof && c.held == nil && c.inflight == 0 && len(c.out) == 0 && !c.sending {
+	if c.eof && c.held.buf == nil && c.inflight == 0 && len(c.out) == 0 && !c.sending {
 		c.shut("closed by the client")
 		return
 	}
 	want := uint32(unix.EPOLLERR) // reported in any case, but only to who waits
 	if c.mayRead() {
-		if c.held == nil {
+		if c.held.buf == nil {
 			want |= unix.EPOLLIN
 		} else {
 			want |= unix.EPOLLOUT // at once, unless the socket is full

@@ -73,9 +73,12 @@ func newPool(limit int64, maxRecord, maxRead int) *pool {
 		}
 	}
 	p.classes = append(p.classes, sizeClass{size: top}, sizeClass{size: most})
-	// One read can leave: a record that grows through all sizes (4/3 of the
-	// largest), and everything else of the read kept for later.
-	p.pocket = int64(top + top/2 + most)
+	// One read can leave: a record that grew through all sizes and became
+	// complete, the beginning of the next, and everything kept for later.
+	for _, k := range p.classes {
+		p.pocket += int64(k.size)
+	}
+	p.pocket += int64(top)
 	return p
 }
 

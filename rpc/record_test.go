@@ -187,3 +187,49 @@ func FuzzRecords(f *testing.F) {
 		}
 	})
 }
+
+// TestPocketHoldsAnyRead: the most memory that one read can ask for, for every
+// limit on records.
+func TestPocketHoldsAnyRead(t *testing.T) {
+	for _, limit := range []int{1 << 10, 5000, 64 << 10, 257 << 10, 262_500, 1<<20 + 4<<10, 4 << 20} {
+		s := &Server{cfg: Config{MaxRecord: limit}, pool: newPool(1<<30, limit, readSize)}
+		c := &Conn{srv: s}
+		svc := &service{}
+		svc.srv = s
+		svc.pocket = s.pool.pocket
+		s.pool.used.Store(svc.pocket)
+		// A record that began in an earlier read...
+		room := min(limit, readSize-200)
+		c.in.feed(append(be(1), 'x'), s.pool, &svc.pocket, limit)
+		svc.pocket = s.pool.pocket
+		// ...grows by fragments that need the next size each,
+		var in []byte
+		for got := 1; got < room; {
+			n := min(max(3*got, 1<<10), room-got)
+			got += n
+			in = append(append(in, be(uint32(n))...), make([]byte, n)...)
+		}
+		in = append(in, be(lastFragment)...)
+		// followed by a small one and the beginning of the largest.
+		in = append(in, record(1, procNull)...)
+		in = append(in, be(lastFragment|uint32(limit))...)
+		in = append(in, 'y')
+		if len(in) > readSize {
+			t.Fatalf("%d bytes are more than a read", len(in))
+		}
+		rest, err := svc.split(c, in)
+		if err != nil || len(rest) > 0 || len(svc.calls) != 2 || c.in.buf == nil {
+			t.Fatalf("limit %d: %d calls, %d left, %v", limit, len(svc.calls), len(rest), err)
+		}
+		svc.hold(c, []int{0, 1}, nil)
+		if svc.pocket < 0 {
+			t.Errorf("limit %d: the pocket was %d bytes short", limit, -svc.pocket)
+		}
+		svc.release()
+		s.pool.put(c.held.buf)
+		s.pool.put(c.in.buf)
+		if n := s.pool.live.Load(); n != 0 {
+			t.Errorf("limit %d: %d buffers leaked", limit, n)
+		}
+	}
+}

@@ -18,7 +18,6 @@ package rpc
 
 import (
 	"bytes"
-	"encoding/binary"
 	"runtime"
 	"sync/atomic"
 	"syscall"
@@ -134,7 +133,7 @@ func (t *service) serve(c *Conn, events uint32) {
 
 // round reads once and serves what came. It reports whether to go on at once.
 func (t *service) round(c *Conn) bool {
-	if c.held != nil {
+	if c.held.buf != nil {
 		return t.resume(c)
 	}
 	t.calls = t.calls[:0]
@@ -163,37 +162,6 @@ func (t *service) round(c *Conn) bool {
 		t.release()
 	}
 	return ok && full
-}
-
-// resume serves what is held, in the order of arrival and without need of
-// memory: what cannot run yet stays where it is.
-func (t *service) resume(c *Conn) bool {
-	b := c.held
-	now, ok := t.srv.Now(), true
-	for ok && c.ranto < c.nheld {
-		at, order := c.ranto, t.order[:0]
-		for at < c.nheld && len(t.calls) < maxBurst {
-			body, n, err := whole(b.b[at:c.nheld], t.srv.cfg.MaxRecord)
-			if n == 0 || err != nil {
-				panic("rpc: what is held is not whole records")
-			}
-			order = append(order, len(t.calls))
-			t.calls = append(t.calls, incoming{body: body})
-			t.srv.look(&t.calls[len(t.calls)-1])
-			at += n
-		}
-		n, going := t.burst(c, order, now)
-		for i := range n {
-			c.ranto += 4 + len(t.calls[i].body)
-		}
-		t.release()
-		ok = going
-	}
-	if c.ranto == c.nheld {
-		c.held, c.nheld, c.ranto = nil, 0, 0
-		t.srv.pool.put(b)
-	}
-	return ok
 }
 
 // release ends the life of t.calls.
@@ -336,10 +304,11 @@ func (t *service) burst(c *Conn, order []int, now int64) (n int, going bool) {
 		}
 		n++
 		if t.enc.Len() >= flushOut && (len(t.enc.Bytes()) >= flushOut || t.enc.Len() >= flushData) {
+			t.running.Store(0) // sending is never stuck, and may take a while
 			queued := t.flush(c)
 			going = queued == 0 || queued <= s.queueLimit()
 		}
-		if t.doomed {
+		if t.doomed || t.lost {
 			going = false
 		}
 	}
@@ -348,54 +317,16 @@ func (t *service) burst(c *Conn, order []int, now int64) (n int, going bool) {
 	if queued := t.flush(c); queued > s.queueLimit() {
 		going = false
 	}
+	if t.lost {
+		t.lost = false
+		c.close("not an RPC call")
+	}
 	if !going {
 		c.mu.Lock()
 		c.stalled = true
 		c.mu.Unlock()
 	}
 	return n, going
-}
-
-// hold keeps calls and bytes for when the connection may go on: whole records
-// of one fragment each, and an incomplete one in c.in.
-func (t *service) hold(c *Conn, order []int, rest []byte) {
-	n := len(rest)
-	for _, i := range order {
-		n += 4 + len(t.calls[i].body)
-	}
-	if n == 0 {
-		return
-	}
-	b := t.srv.pool.getFrom(&t.pocket, n)
-	at := 0
-	keep := func(body []byte) {
-		binary.BigEndian.PutUint32(b.b[at:], lastFragment|uint32(len(body)))
-		at += 4
-		at += copy(b.b[at:], body)
-	}
-	for _, i := range order {
-		keep(t.calls[i].body)
-	}
-	limit := t.srv.cfg.MaxRecord
-	for len(rest) > 0 {
-		body, n, err := whole(rest, limit)
-		if err == nil && n == 0 {
-			_, _, err = c.in.feed(rest, t.srv.pool, &t.pocket, limit)
-			n = len(rest)
-		} else if err == nil {
-			keep(body)
-		}
-		if err != nil {
-			c.close(err.Error())
-			break
-		}
-		rest = rest[n:]
-	}
-	if at == 0 {
-		t.srv.pool.put(b)
-		return
-	}
-	c.held, c.nheld, c.ranto = b, at, 0
 }
 
 // group decodes the calls' headers and puts the calls in order: those of one

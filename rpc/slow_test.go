@@ -243,3 +243,37 @@ func TestDoomedThreadsEnd(t *testing.T) {
 		eventually(t, "the threads ended", func() bool { return ts.local.Load() == 2 })
 	}
 }
+
+// TestHoldWithoutMemory: a large call that was finished when memory was short,
+// and cannot run yet, is kept in the buffer that it has.
+func TestHoldWithoutMemory(t *testing.T) {
+	ts := start(t, func(c *Config) {
+		c.Threads, c.SpareThreads = 2, 1
+		c.SlowThreads, c.SlowQueue = 1, 1
+		c.RecordMemory = newPool(0, 1<<20+4<<10, readSize).pocket * 7
+	})
+	large := EncodeCall(nil, 2, testProg, testVers, procGate, root, opaque(make([]byte, 1<<20)))
+	var peers []*peerConn
+	for ts.pool.waiting.Load() == 0 {
+		p := ts.dial(t)
+		p.send(record(1, procGate))
+		p.send(large[:50_000])
+		peers = append(peers, p)
+		if len(peers) > 100 {
+			t.Fatal("memory never runs out")
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	for _, p := range peers {
+		go p.Write(large[50_000:])
+	}
+	eventually(t, "the large calls are held", func() bool {
+		ts.slow.mu.Lock()
+		defer ts.slow.mu.Unlock()
+		return len(ts.slow.q.waiters) >= len(peers)/2
+	})
+	ts.openGate()
+	for _, p := range peers {
+		p.expect(1, 2)
+	}
+}
