@@ -2,7 +2,7 @@
 // cold directory or because there are too many dirty pages?
 //
 // When all service threads are busy, it looks at them every millisecond. One
-// that runs the same procedure as at the last look is replaced at epoll by a spare
+// that runs the same procedure as at the last look, and sleeps, is replaced at epoll by a spare
 // thread, and becomes a spare when it gets back. As long as a thread waits for
 // events nobody is kept from service, and the monitor sleeps: a server that is
 // idle, or has one busy client and two cores, pays nothing for it.
@@ -10,10 +10,14 @@
 package rpc
 
 import (
+	"bytes"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -78,7 +82,7 @@ func (s *Server) relieve() {
 		at := t.running.Load()
 		stuck := at != 0 && at == t.seen
 		t.seen = at
-		if !stuck || t.replaced.Load() {
+		if !stuck || t.replaced.Load() || !asleep(int(t.tid.Load())) {
 			continue
 		}
 		t.replaced.Store(true)
@@ -88,6 +92,24 @@ func (s *Server) relieve() {
 		}
 		s.nreplaced.Add(1)
 	}
+}
+
+// asleep reports whether a thread sleeps, or may do so. One that computes, or
+// waits for a core on a busy machine, would only get a rival.
+func asleep(tid int) bool {
+	var buf [256]byte
+	fd, err := unix.Open("/proc/self/task/"+strconv.Itoa(tid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return true
+	}
+	defer unix.Close(fd)
+	n, err := unix.Read(fd, buf[:])
+	if err != nil {
+		return true
+	}
+	// The state follows the name, which may hold anything but ends with the last parenthesis.
+	at := bytes.LastIndex(buf[:n], []byte(") "))
+	return at < 0 || at+2 >= n || buf[at+2] != 'R'
 }
 
 // spare lays a replaced thread to rest until it is needed again; false when it

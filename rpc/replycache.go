@@ -9,8 +9,9 @@
 // the answer goes there too, for the first may be lost.
 //
 // Everything is allocated once: entries and replies of fixed size, in shards
-// with a lock each. The oldest finished entry makes room for a new one; when
-// there is none, the call is served and not kept.
+// with a lock each. A shard is a ring: the oldest entry makes room for a new
+// one. Those whose calls are running are passed over; when there are too many
+// of them, the call is served and not kept.
 
 package rpc
 
@@ -44,12 +45,11 @@ const (
 )
 
 type cacheEntry struct {
-	key          cacheKey
-	when         int64
-	chain        int32 // next in the bucket
-	newer, older int32 // in order of arrival
-	size         uint16
-	state        cacheState
+	key   cacheKey
+	when  int64
+	chain int32 // next in the bucket
+	size  uint16
+	state cacheState
 }
 
 type cacheShard struct {
@@ -57,8 +57,7 @@ type cacheShard struct {
 	buckets  []int32
 	entries  []cacheEntry
 	replies  []byte
-	newest   int32
-	oldest   int32
+	hand     int32             // the next entry to be reused
 	awaiting map[int32][]*Conn // where copies of running calls came from, at most maxAwaiting each
 	_        [64]byte
 }
@@ -83,8 +82,8 @@ type cacheRef struct {
 func newReplyCache(entries int, age int64) *replyCache {
 	r := &replyCache{age: age, seed: maphash.MakeSeed()}
 	n := max(entries/cacheShards, 1)
-	buckets := 1
-	for buckets < n {
+	buckets := 2
+	for buckets < 2*n {
 		buckets *= 2
 	}
 	for i := range r.shards {
@@ -95,12 +94,6 @@ func newReplyCache(entries int, age int64) *replyCache {
 		}
 		s.entries = make([]cacheEntry, n)
 		s.replies = make([]byte, n*MaxCachedReply)
-		for j := range s.entries {
-			s.entries[j].newer, s.entries[j].older = int32(j)-1, int32(j)+1
-			s.entries[j].chain = -1
-		}
-		s.entries[n-1].older = -1
-		s.newest, s.oldest = 0, int32(n-1)
 	}
 	return r
 }
@@ -139,7 +132,7 @@ func (r *replyCache) begin(c *Conn, k *cacheKey, now int64, e *xdr.Encoder) (ans
 	defer s.mu.Unlock()
 	for i := *at; i >= 0; i = s.entries[i].chain {
 		old := &s.entries[i]
-		if old.key != *k {
+		if old.key.sum != k.sum || old.key != *k {
 			continue
 		}
 		switch {
@@ -158,7 +151,6 @@ func (r *replyCache) begin(c *Conn, k *cacheKey, now int64, e *xdr.Encoder) (ans
 			return answerReplay, cacheRef{}
 		}
 		old.state, old.when = cacheRunning, now // too old: as if it were new
-		s.touch(i)
 		r.misses.Add(1)
 		return answerRun, cacheRef{r, uint8(h >> 60 % cacheShards), i}
 	}
@@ -174,19 +166,20 @@ func (r *replyCache) begin(c *Conn, k *cacheKey, now int64, e *xdr.Encoder) (ans
 	entry.key, entry.state, entry.when = *k, cacheRunning, now
 	entry.chain = *at
 	*at = i
-	s.touch(i)
 	r.misses.Add(1)
 	return answerRun, cacheRef{r, uint8(h >> 60 % cacheShards), i}
 }
 
 // victim is the oldest entry that is not running, among the few oldest.
 func (s *cacheShard) victim() int32 {
-	i := s.oldest
-	for range 32 {
-		if i < 0 || s.entries[i].state != cacheRunning {
+	for range min(32, len(s.entries)) {
+		i := s.hand
+		if s.hand++; int(s.hand) == len(s.entries) {
+			s.hand = 0
+		}
+		if s.entries[i].state != cacheRunning {
 			return i
 		}
-		i = s.entries[i].newer
 	}
 	return -1
 }
@@ -200,32 +193,6 @@ func (s *cacheShard) unchain(i int32, r *replyCache) {
 	}
 	*at = s.entries[i].chain
 	s.entries[i].chain = -1
-}
-
-// touch makes an entry the newest.
-func (s *cacheShard) touch(i int32) {
-	if s.newest == i {
-		return
-	}
-	s.unlink(i)
-	e := &s.entries[i]
-	e.newer, e.older = -1, s.newest
-	s.entries[s.newest].newer = i
-	s.newest = i
-}
-
-func (s *cacheShard) unlink(i int32) {
-	e := &s.entries[i]
-	if e.newer >= 0 {
-		s.entries[e.newer].older = e.older
-	} else {
-		s.newest = e.older
-	}
-	if e.older >= 0 {
-		s.entries[e.older].newer = e.newer
-	} else {
-		s.oldest = e.newer
-	}
 }
 
 // finish keeps the reply to a call. It returns the connections that copies of
@@ -250,24 +217,14 @@ func (s *cacheShard) waiters(i int32) []*Conn {
 	return l
 }
 
-// forget ends a call without an answer that could be kept. The entry becomes
-// the next to be reused.
+// forget ends a call without an answer that could be kept.
 func (f cacheRef) forget() {
 	s := &f.cache.shards[f.shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := f.entry
-	s.waiters(i)
-	s.unchain(i, f.cache)
-	s.entries[i].state = cacheFree
-	if s.oldest == i {
-		return
-	}
-	s.unlink(i)
-	e := &s.entries[i]
-	e.older, e.newer = -1, s.oldest
-	s.entries[s.oldest].older = i
-	s.oldest = i
+	s.waiters(f.entry)
+	s.unchain(f.entry, f.cache)
+	s.entries[f.entry].state = cacheFree
 }
 
 // used is the number of entries that hold an answer or a running call.

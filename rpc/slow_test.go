@@ -2,8 +2,11 @@ package rpc
 
 import (
 	"bytes"
+	"runtime"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // burst is n calls of one procedure with xids from first.
@@ -221,6 +224,38 @@ func TestStuckServiceThreads(t *testing.T) {
 		p.alive()
 	}
 	eventually(t, "two threads serve", func() bool { return ts.waiting.Load() == 2 })
+}
+
+// TestBusyThreadsAreNotReplaced: a procedure that computes is not stuck.
+func TestBusyThreadsAreNotReplaced(t *testing.T) {
+	if !asleep(1 << 30) {
+		t.Error("a thread that cannot be looked at must count as asleep")
+	}
+	running := make(chan int)
+	stop := make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		running <- unix.Gettid()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	tid := <-running
+	busy := 0
+	for range 100 {
+		if !asleep(tid) {
+			busy++
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	close(stop)
+	if busy < 50 {
+		t.Errorf("a thread that computes was seen asleep %d times of 100", 100-busy)
+	}
 }
 
 func TestDoomedThreadsEnd(t *testing.T) {
