@@ -5,6 +5,7 @@ package server
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -31,8 +32,14 @@ var capabilities = []capability{
 }
 
 // checkCapabilities returns an error that names the required capabilities
-// which are missing, and a warning for each other one.
+// which are missing, and a warning for each other one. The server must be uid
+// 0, too: only then does the kernel take the capabilities that override
+// permissions away from a thread that acts under a caller's id, and give them
+// back (capabilities(7), "Effect of user ID changes").
 func checkCapabilities() (warnings []string, err error) {
+	if uid := os.Geteuid(); uid != 0 {
+		return nil, fmt.Errorf("the server runs as uid %d, but only root can act under its callers' ids: run it as root", uid)
+	}
 	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&hdr, &data[0]); err != nil {
@@ -57,6 +64,6 @@ func missingCapabilities(effective uint64) (warnings []string, err error) {
 	if len(names) == 0 {
 		return warnings, nil
 	}
-	return warnings, fmt.Errorf("missing %s, needed to %s: run as root, or grant it (systemd: AmbientCapabilities=%s; containers: --cap-add)",
-		strings.Join(names, ", "), strings.Join(purposes, ", "), strings.Join(names, " "))
+	return warnings, fmt.Errorf("missing %s, needed to %s: grant it (containers: --cap-add; systemd: CapabilityBoundingSet=)",
+		strings.Join(names, ", "), strings.Join(purposes, ", "))
 }

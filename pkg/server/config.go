@@ -13,7 +13,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -73,7 +72,7 @@ const DefaultPort = 2049
 
 // Defaults returns the configuration of `sluice serve` without flags.
 func Defaults() Config {
-	c := Config{
+	return Config{
 		Exports:         "/etc/exports",
 		Listen:          net.JoinHostPort("", strconv.Itoa(DefaultPort)),
 		Admin:           "/run/sluice/admin.sock",
@@ -88,17 +87,6 @@ func Defaults() Config {
 		BufferPool:      256,
 		ShutdownTimeout: 10 * time.Second,
 	}
-	if os.Geteuid() != 0 {
-		if home, err := os.UserHomeDir(); err == nil {
-			c.State = filepath.Join(home, ".local", "state", "sluice")
-		}
-		// Nowhere below /tmp: there, another user could make the place first.
-		c.Admin = filepath.Join(c.State, "admin.sock")
-		if run := os.Getenv("XDG_RUNTIME_DIR"); run != "" {
-			c.Admin = filepath.Join(run, "sluice", "admin.sock")
-		}
-	}
-	return c
 }
 
 // maxConfigFile bounds the size of a configuration file, in bytes.

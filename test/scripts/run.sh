@@ -1,12 +1,31 @@
 #!/bin/sh
 # run.sh SLUICE [DIR]: serves a directory, a demo directory if none is named, to
-# this host, and prints the command that mounts it. Port 2049 if it may be had,
-# else the next that is free. What it writes beside the directory is in build/.
+# this host until Ctrl-C, and prints the command that mounts it once it can be
+# mounted. Port 2049 if it may be had, else the next that is free. What it writes
+# beside the directory is in build/run.
 set -eu
 sluice=$1
 dir=${2:-}
 here=$PWD/build/run
-mkdir -p "$here"
+
+# shown WORD: as a shell wants it to be written.
+shown() {
+	case $1 in
+	*[!A-Za-z0-9_./:,@%+=-]*) printf %s "$1" | sed "s/'/'\\\\''/g; s/^/'/; s/\$/'/" ;;
+	*) printf %s "$1" ;;
+	esac
+}
+
+if [ "$(id -u)" != 0 ]; then
+	cat >&2 <<-END
+	$sluice is built, but only root can serve with it: the server acts under the user
+	ids of its callers and opens files by handle. Start it with
+
+	    sudo $0 $sluice${dir:+ $(shown "$dir")}
+
+	END
+	exit 1
+fi
 
 if [ -z "$dir" ]; then
 	dir=$here/demo
@@ -17,6 +36,7 @@ elif [ ! -d "$dir" ]; then
 	exit 1
 fi
 dir=$(cd "$dir" && pwd -P)
+mkdir -p "$here"
 
 # in_use PORT: some socket listens on it (the fourth column of /proc/net/tcp is
 # the state, 0A LISTEN).
@@ -29,19 +49,34 @@ while in_use $port; do
 	[ $port = 2049 ] && port=12049 || port=$((port + 1))
 done
 
-# The admin socket is where `sluice mode` looks for it, if that place is ours.
+# The admin socket is where `sluice mode` looks for it, unless another server
+# has that place.
 admin=
-[ "$(id -u)" = 0 ] || admin="--admin $here/admin.sock"
+if "$sluice" status >/dev/null 2>&1; then
+	admin="--admin build/run/admin.$port.sock"
+fi
 
-cat <<END
-serving $dir on port $port; mount it with
+# exports(5) writes blanks, quotes, # and backslashes as octal numbers.
+escaped=$(printf %s "$dir" | sed 's/\\/\\134/g; s/ /\\040/g; s/	/\\011/g; s/"/\\042/g; s/#/\\043/g')
 
-    sudo mount -t nfs -o vers=3,nolock,proto=tcp,mountproto=tcp,port=$port,mountport=$port 127.0.0.1:$dir /mnt
+# Below, this process becomes the server; it has the number $$ all the time. What
+# waits for it is not its child, or would end as a zombie.
+server=$$
+( (
+	# shellcheck disable=SC2086 # two words or none
+	until "$sluice" status --json $admin 2>/dev/null | grep -q "\"pid\": $server,"; do
+		kill -0 $server 2>/dev/null || exit 0
+		sleep 0.1
+	done
+	cat <<-END
 
-and switch its read mode with
+	Serving $dir until Ctrl-C.
+	In another terminal, as root, mount it and switch its read mode:
 
-    $sluice mode read direct ${admin}
+	    mount -t nfs -o vers=3,nolock,proto=tcp,mountproto=tcp,port=$port,mountport=$port $(shown "127.0.0.1:$dir") /mnt
+	    $sluice mode read direct${admin:+ $admin}
 
-END
+	END
+) & )
 # shellcheck disable=SC2086 # two words or none
-exec "$sluice" serve --export "$dir" --listen "127.0.0.1:$port" --state "$here/state" --rpcbind off $admin
+exec "$sluice" serve --export "$escaped" --listen "127.0.0.1:$port" --state "$here/state" --rpcbind off $admin
