@@ -73,9 +73,8 @@ func init() {
 		wire.FATTR4_SYMLINK_SUPPORT: {get: constant(1)},
 		wire.FATTR4_NAMED_ATTR:      {get: constant(0)},
 		wire.FATTR4_FSID: {get: func(s *attrSource, e *xdr.Encoder) {
-			major, minor := fsidOf(&s.a)
-			e.Uint64(major)
-			e.Uint64(minor)
+			e.Uint64(s.a.FSID)
+			e.Uint64(0)
 		}},
 		wire.FATTR4_UNIQUE_HANDLES:   {get: constant(1)},
 		wire.FATTR4_LEASE_TIME:       {get: func(s *attrSource, e *xdr.Encoder) { e.Uint32(s.lease) }},
@@ -121,7 +120,7 @@ func init() {
 		wire.FATTR4_TIME_METADATA:     {need: needDeleg, get: func(s *attrSource, e *xdr.Encoder) { putTime(e, s.ctime()) }},
 		wire.FATTR4_TIME_MODIFY:       {need: needDeleg, get: func(s *attrSource, e *xdr.Encoder) { putTime(e, s.mtime()) }},
 		wire.FATTR4_TIME_MODIFY_SET:   {set: setMtime, keep: true},
-		wire.FATTR4_MOUNTED_ON_FILEID: {get: func(s *attrSource, e *xdr.Encoder) { e.Uint64(mountedOn(&s.a)) }},
+		wire.FATTR4_MOUNTED_ON_FILEID: {get: func(s *attrSource, e *xdr.Encoder) { e.Uint64(s.a.MountedOnFileID) }},
 		wire.FATTR4_SUPPATTR_EXCLCREAT: {minor: 1, get: func(s *attrSource, e *xdr.Encoder) {
 			w := exclusive
 			for i := range w {
@@ -271,13 +270,14 @@ func (w *words) needs() (n attrNeed) {
 	return n
 }
 
-// begin readies c.src for the file of the current handle or of an entry.
-func (c *compound) beginAttrs() *attrSource {
+// beginAttrs readies c.src for the current file, or what is below it, and for the attributes in asked.
+func (c *compound) beginAttrs(asked *wire.Bitmap4) *attrSource {
 	s := &c.src
 	s.c, s.fh, s.err, s.hasDel = c, nil, ok, false
 	s.lease = uint32(c.s.st.Lease().Seconds())
 	s.supported = supported[c.minor]
-	c.fileSystemAttrs(s)
+	w := words(asked.Words)
+	c.fileSystemAttrs(s, &w)
 	return s
 }
 
@@ -291,6 +291,9 @@ func (c *compound) gather(s *attrSource, w *words) status {
 	}
 	if err == nil {
 		err = c.gatherFS(s, need)
+		if err == nil && need&needACL != 0 {
+			err = c.gatherACL(s, w)
+		}
 	}
 	s.fh = c.cur.bytes()
 	return c.statusOf(err)
@@ -314,12 +317,9 @@ func (c *compound) gatherFS(s *attrSource, need attrNeed) (err error) {
 		}
 	}
 	if need&needXattr != 0 {
-		s.xattrs = c.xattrSupport()
+		s.xattrs = c.view.XattrSupport(c.node)
 	}
-	if need&needACL != 0 {
-		err = c.gatherACL(s)
-	}
-	return err
+	return nil
 }
 
 // encode appends a fattr4 of the attributes in w.

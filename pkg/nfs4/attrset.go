@@ -30,7 +30,7 @@ type attrSetter struct {
 func (a *attrSetter) take(c *compound, f *wire.Fattr4, create bool, allowed *words) status {
 	*a = attrSetter{c: c, create: create, acl: a.acl}
 	a.acl.reset()
-	src := c.beginAttrs()
+	src := c.beginAttrs(&f.Attrmask)
 	a.w = words(f.Attrmask.Words)
 	if f.Attrmask.Beyond() {
 		return wire.NFS4ERR_ATTRNOTSUPP

@@ -103,6 +103,7 @@ func (c *compound) begin(rc *rpc.Call) {
 		Cred:     vfs.Cred{UID: rc.Cred.UID, GID: rc.Cred.GID, Groups: rc.Cred.Groups, Flavor: rc.Cred.Flavor},
 		XID:      rc.XID,
 		MayBlock: rc.MayBlock,
+		V4:       true,
 	}
 	c.call.Reset()
 	c.call.MayBlock = rc.MayBlock

@@ -88,17 +88,17 @@ func startServer(t testing.TB, mod ...func(*state.Config)) *testServer {
 	s.cache = filecache.New(filecache.Config{Budget: 512, Trace: &s.bus})
 	s.engine, err = dataio.New(dataio.Config{Cache: s.cache, Trace: &s.bus, Pipes: 16})
 	must(t, err)
-	var key vfs.HandleKey
-	rand.Read(key[:]) //nolint:errcheck // never fails
-	log := zerolog.New(os.Stderr).Level(zerolog.ErrorLevel)
-	s.ns, err = vfs.New(vfs.Config{Exports: set, HandleKey: key, Cache: s.cache, Engine: s.engine,
-		Modes: &dataio.Modes{}, Trace: &s.bus, Log: log, DirPref: 1 << 20})
-	must(t, err)
 	cfg := state.Config{Lease: 90 * time.Second, Now: s.clock.Load}
 	for _, f := range mod {
 		f(&cfg)
 	}
 	s.st, err = state.New(cfg)
+	must(t, err)
+	var key vfs.HandleKey
+	rand.Read(key[:]) //nolint:errcheck // never fails
+	log := zerolog.New(os.Stderr).Level(zerolog.ErrorLevel)
+	s.ns, err = vfs.New(vfs.Config{Exports: set, HandleKey: key, Cache: s.cache, Engine: s.engine,
+		Modes: &dataio.Modes{}, Trace: &s.bus, Log: log, DirPref: 1 << 20, Guard: s.st})
 	must(t, err)
 	s.svc = New(Config{Namespace: s.ns, State: s.st, Log: log, ServerOwner: []byte("owner"), Scope: []byte("scope")})
 	programs := append(s.svc.Programs(), rpc.Program{Prog: progInside, Name: "INSIDE", Versions: []rpc.Version{{Vers: 1,
@@ -136,13 +136,6 @@ func startServer(t testing.TB, mod ...func(*state.Config)) *testServer {
 		}
 		s.cache.Close()
 	})
-	c := s.conn()
-	s.run(c, func(rc *rpc.Call) {
-		l := rc.Thread.Local.(*testLocal)
-		caller := vfs.Caller{Addr: rc.Peer().Addr(), Port: rc.Peer().Port(), MayBlock: true, Cred: vfs.Cred{Flavor: 1}}
-		s.svc.root, _, err = s.ns.Mount(l.fs, &caller, dir)
-	})
-	must(t, err)
 	return s
 }
 

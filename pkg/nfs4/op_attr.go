@@ -18,7 +18,7 @@ func (c *compound) opGetattr() status {
 	if st := c.openFH(); st != ok {
 		return st
 	}
-	s := c.beginAttrs()
+	s := c.beginAttrs(&args.AttrRequest)
 	w := s.asked(&args.AttrRequest)
 	if w.unreadable() {
 		return wire.NFS4ERR_INVAL
@@ -55,7 +55,7 @@ func (c *compound) compare() status {
 	if st := c.openFH(); st != ok {
 		return st
 	}
-	s := c.beginAttrs()
+	s := c.beginAttrs(&args.ObjAttributes.Attrmask)
 	w := words(args.ObjAttributes.Attrmask.Words)
 	if args.ObjAttributes.Attrmask.Beyond() {
 		return wire.NFS4ERR_ATTRNOTSUPP
@@ -150,7 +150,7 @@ func (c *compound) opAccess() status {
 	if c.node.Type() == vfs.TypeDir {
 		can = vfs.AccessRead | vfs.AccessLookup | vfs.AccessModify | vfs.AccessExtend | vfs.AccessDelete
 	}
-	if c.minor >= 2 && c.xattrSupport() {
+	if c.minor >= 2 && c.view.XattrSupport(c.node) {
 		can |= accessXattr
 	}
 	want := args.Access & known & can

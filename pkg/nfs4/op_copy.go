@@ -8,12 +8,6 @@ import (
 	wire "sluice/xdr/nfs4"
 )
 
-// copies are the copies under way.
-type copies struct{}
-
-// maxSyncCopy bounds what one COPY copies before it answers, in bytes; the client asks again for the rest.
-const maxSyncCopy = 64 << 20
-
 // copyEnds readies source and target of COPY and CLONE: the saved and the current file.
 func (c *compound) copyEnds(src, dst *wire.Stateid4) (vfs.Node, status) {
 	if st := c.openFH(); st != ok {
@@ -48,19 +42,11 @@ func (c *compound) opCopy() status {
 	if len(args.CaSourceServer) > 0 {
 		return wire.NFS4ERR_NOTSUPP // copies between servers
 	}
-	cp, has := any(&c.view).(copier)
-	if !has {
-		return wire.NFS4ERR_NOTSUPP
-	}
 	src, st := c.copyEnds(&args.CaSrcStateid, &args.CaDstStateid)
 	if st != ok {
 		return st
 	}
-	count := args.CaCount
-	if count == 0 || count > maxSyncCopy {
-		count = maxSyncCopy
-	}
-	n, err := cp.Copy(src, c.node, args.CaSrcOffset, args.CaDstOffset, count)
+	n, err := c.view.Copy(src, c.node, args.CaSrcOffset, args.CaDstOffset, args.CaCount)
 	if err != nil {
 		return c.statusOf(err)
 	}
@@ -81,15 +67,11 @@ func (c *compound) opClone() status {
 	if args.Decode(c.d); c.bad() {
 		return wire.NFS4ERR_BADXDR
 	}
-	cl, has := any(&c.view).(cloner)
-	if !has {
-		return wire.NFS4ERR_NOTSUPP
-	}
 	src, st := c.copyEnds(&args.ClSrcStateid, &args.ClDstStateid)
 	if st != ok {
 		return st
 	}
-	return c.statusOf(cl.Clone(src, c.node, args.ClSrcOffset, args.ClDstOffset, args.ClCount))
+	return c.statusOf(c.view.Clone(src, c.node, args.ClSrcOffset, args.ClDstOffset, args.ClCount))
 }
 
 // All copies are done when they are answered: no stateid names one.

@@ -4,8 +4,6 @@
 package nfs4
 
 import (
-	"golang.org/x/sys/unix"
-
 	"sluice/pkg/vfs"
 	wire "sluice/xdr/nfs4"
 )
@@ -30,10 +28,7 @@ func (c *compound) opPutFH() status {
 }
 
 func (c *compound) opPutRootFH() status {
-	h, st := c.rootHandle()
-	if st != ok {
-		return st
-	}
+	h := c.s.ns.RootHandle()
 	c.setFH(h.Bytes())
 	return c.openFH()
 }
@@ -146,7 +141,7 @@ func (c *compound) opSecinfo() status {
 		return st
 	}
 	e, _, err := c.view.Lookup(c.node, args.Name)
-	if err != nil && err != unix.EACCES {
+	if err != nil && err != vfs.ErrWrongSec {
 		return c.statusOf(err)
 	}
 	c.putSecinfo(&e.Handle)
@@ -182,7 +177,8 @@ func (c *compound) opSecinfoNoName() status {
 // putSecinfo appends the flavours, and from 4.1 on takes the current handle
 // away (RFC 8881, 18.29.3).
 func (c *compound) putSecinfo(h *vfs.Handle) {
-	flavors := c.flavors(h)
+	var room [wire.LIMIT_SECFLAVORS]uint32
+	flavors := c.view.FlavorsOf(h, room[:0])
 	c.e.Uint32(uint32(len(flavors)))
 	for _, f := range flavors {
 		s := wire.Secinfo4{Flavor: f}

@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/pkg/state"
-	"sluice/pkg/vfs"
 	wire "sluice/xdr/nfs4"
 )
 
@@ -42,7 +41,7 @@ func (c *compound) opReadPlus() status {
 	at := len(e.Bytes())
 	e.Uint32(0) // eof
 	e.Uint32(0) // segments
-	s, seeks := any(&c.view).(seeker)
+	seeks := true
 	off, end := args.RpaOffset, args.RpaOffset+uint64(count)
 	if end < off {
 		end = ^uint64(0)
@@ -51,7 +50,7 @@ func (c *compound) opReadPlus() status {
 	for segments < maxSegments {
 		data, next := off, end // the next data, and where it ends
 		if seeks && off < end {
-			d, _, err := s.Seek(c.node, off, false)
+			d, _, err := c.view.Seek(c.node, off, false)
 			switch {
 			case err == nil:
 				data = min(d, end)
@@ -78,7 +77,7 @@ func (c *compound) opReadPlus() status {
 				break
 			}
 			if seeks {
-				h, _, err := s.Seek(c.node, off, true)
+				h, _, err := c.view.Seek(c.node, off, true)
 				if err == nil {
 					next = min(h, end)
 				} else if err != unix.ENXIO {
@@ -130,11 +129,7 @@ func (c *compound) opSeek() status {
 	if st := c.checkIO(&args.SaStateid, state.AccessRead); st != ok {
 		return st
 	}
-	s, has := any(&c.view).(seeker)
-	if !has {
-		return wire.NFS4ERR_NOTSUPP
-	}
-	at, eof, err := s.Seek(c.node, args.SaOffset, args.SaWhat == wire.NFS4_CONTENT_HOLE)
+	at, eof, err := c.view.Seek(c.node, args.SaOffset, args.SaWhat == wire.NFS4_CONTENT_HOLE)
 	if err != nil {
 		return c.statusOf(err)
 	}
@@ -172,23 +167,15 @@ func (c *compound) allocate(sid *wire.Stateid4, off, length uint64, alloc bool) 
 	if length == 0 || off+length < off {
 		return wire.NFS4ERR_INVAL
 	}
-	a, has := any(&c.view).(allocator)
-	if !has {
-		return wire.NFS4ERR_NOTSUPP
-	}
 	if alloc {
-		return c.statusOf(a.Allocate(c.node, off, length))
+		return c.statusOf(c.view.Allocate(c.node, off, length))
 	}
-	return c.statusOf(a.Deallocate(c.node, off, length))
+	return c.statusOf(c.view.Deallocate(c.node, off, length))
 }
 
 // adviceKnown are the hints that steer the data path.
 var adviceKnown = wire.Bits(wire.IO_ADVISE4_NORMAL, wire.IO_ADVISE4_SEQUENTIAL, wire.IO_ADVISE4_RANDOM, wire.IO_ADVISE4_WILLNEED,
 	wire.IO_ADVISE4_DONTNEED, wire.IO_ADVISE4_NOREUSE)
-
-type adviser interface {
-	Advise(n vfs.Node, off, length uint64, hints uint64) error
-}
 
 // opIOAdvise notes the hints on the open, where later READs and WRITEs find them, and answers those that are of use.
 func (c *compound) opIOAdvise() status {
@@ -212,8 +199,8 @@ func (c *compound) opIOAdvise() status {
 			return c.statusOf(err)
 		}
 	}
-	if a, has := any(&c.view).(adviser); has && hints != 0 {
-		if err := a.Advise(c.node, args.IaaOffset, args.IaaCount, uint64(hints)); err != nil {
+	if hints != 0 {
+		if err := c.view.Advise(c.node, args.IaaOffset, args.IaaCount, uint64(hints)); err != nil {
 			return c.statusOf(err)
 		}
 	}

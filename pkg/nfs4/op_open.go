@@ -238,11 +238,15 @@ func (c *compound) openName(args *wire.OPEN4args, name []byte, o *opened) status
 			return c.openMade(name, &e, &ch, a, o, false)
 		}
 	}
-	verf := how.Createverf
+	kind, verf := vfs.Exclusive, how.Createverf
 	if how.Mode == wire.EXCLUSIVE4_1 {
-		verf = how.ChCreateboth.CvaVerf
+		kind, verf = vfs.Exclusive41, how.ChCreateboth.CvaVerf
 	}
-	return c.openExclusive(name, verf, a, o)
+	e, ch, err := c.view.Create(c.node, name, kind, verf, &a.s)
+	if err != nil {
+		return c.statusOf(err)
+	}
+	return c.openMade(name, &e, &ch, a, o, true)
 }
 
 // openFound ends openName with a file that was there.

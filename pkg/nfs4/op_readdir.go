@@ -64,9 +64,10 @@ func (c *compound) opReaddir() status {
 	if room < dirHead+dirTail {
 		return wire.NFS4ERR_TOOSMALL
 	}
-	s := c.beginAttrs()
+	s := c.beginAttrs(&args.AttrRequest)
 	w := &c.dir
 	*w = dirWriter{c: c, emit: w.emit, w: s.asked(&args.AttrRequest), dircount: int(args.Dircount)}
+	w.w[0] &^= 1 << wire.FATTR4_ACL // it would take a few system calls more for each entry, and nobody asks for it here
 	if w.w.unreadable() {
 		return wire.NFS4ERR_INVAL
 	}
@@ -136,9 +137,8 @@ func (w *dirWriter) put(d *vfs.DirEntry) bool {
 	} else {
 		s.a, s.fh = d.Attr, d.Handle.Bytes()
 		if !d.Attr.Valid() {
-			s.a = vfs.Attr{FileID: d.FileID}
+			s.a = vfs.Attr{FileID: d.FileID, MountedOnFileID: d.FileID}
 		}
-		setMountedOn(&s.a, d.FileID)
 		s.encode(e, w.w)
 	}
 	if e.Len() > w.limit {
@@ -160,8 +160,7 @@ func (w *dirWriter) entry(d *vfs.DirEntry, e *xdr.Encoder) bool {
 		return false
 	}
 	s := &w.c.src
-	s.a, s.fh, s.err = vfs.Attr{FileID: d.FileID}, nil, wire.NFS4ERR_ACCESS
-	setMountedOn(&s.a, d.FileID)
+	s.a, s.fh, s.err = vfs.Attr{FileID: d.FileID, MountedOnFileID: d.FileID}, nil, wire.NFS4ERR_ACCESS
 	keep := w.w
 	for i := range keep {
 		keep[i] &= fromEntry[i]

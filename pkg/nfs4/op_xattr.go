@@ -11,28 +11,6 @@ import (
 	wire "sluice/xdr/nfs4"
 )
 
-const (
-	maxXattrName  = 255 - len("user.") // bytes: XATTR_NAME_MAX
-	maxXattrValue = 64 << 10           // bytes: XATTR_SIZE_MAX
-)
-
-type (
-	xattrGetter interface {
-		Getxattr(n vfs.Node, name, buf []byte) ([]byte, error)
-	}
-	xattrSetter interface {
-		Setxattr(n vfs.Node, name, value []byte, how vfsXattrHow) (vfs.Change, error)
-	}
-	xattrLister interface {
-		Listxattr(n vfs.Node, cookie uint64, emit func(name []byte) bool) (eof bool, err error)
-	}
-	xattrRemover interface {
-		Removexattr(n vfs.Node, name []byte) (vfs.Change, error)
-	}
-)
-
-type vfsXattrHow = uint8
-
 // xattrFile readies the current file, and checks a name.
 func (c *compound) xattrFile(name []byte) status {
 	if st := c.openFH(); st != ok {
@@ -41,7 +19,7 @@ func (c *compound) xattrFile(name []byte) status {
 	switch {
 	case len(name) == 0:
 		return wire.NFS4ERR_INVAL
-	case len(name) > maxXattrName:
+	case len(name) > vfs.MaxXattrName:
 		return wire.NFS4ERR_NAMETOOLONG
 	}
 	for _, b := range name {
@@ -68,14 +46,10 @@ func (c *compound) opGetXattr() status {
 	if st := c.xattrFile(args.GxaName); st != ok {
 		return st
 	}
-	g, has := any(&c.view).(xattrGetter)
-	if !has {
-		return wire.NFS4ERR_NOTSUPP
-	}
 	if !c.call.MayBlock {
 		return wouldBlock
 	}
-	v, err := g.Getxattr(c.node, args.GxaName, make([]byte, maxXattrValue))
+	v, err := c.view.Getxattr(c.node, args.GxaName, make([]byte, vfs.MaxXattrValue))
 	if err != nil {
 		return c.xattrStatus(err)
 	}
@@ -94,14 +68,10 @@ func (c *compound) opSetXattr() status {
 	if st := c.xattrFile(args.SxaKey); st != ok {
 		return st
 	}
-	if len(args.SxaValue) > maxXattrValue {
+	if len(args.SxaValue) > vfs.MaxXattrValue {
 		return wire.NFS4ERR_XATTR2BIG
 	}
-	s, has := any(&c.view).(xattrSetter)
-	if !has {
-		return wire.NFS4ERR_NOTSUPP
-	}
-	ch, err := s.Setxattr(c.node, args.SxaKey, args.SxaValue, vfsXattrHow(args.SxaOption))
+	ch, err := c.view.Setxattr(c.node, args.SxaKey, args.SxaValue, vfs.XattrHow(args.SxaOption))
 	if err != nil {
 		return c.xattrStatus(err)
 	}
@@ -118,11 +88,7 @@ func (c *compound) opRemoveXattr() status {
 	if st := c.xattrFile(args.RxaName); st != ok {
 		return st
 	}
-	r, has := any(&c.view).(xattrRemover)
-	if !has {
-		return wire.NFS4ERR_NOTSUPP
-	}
-	ch, err := r.Removexattr(c.node, args.RxaName)
+	ch, err := c.view.Removexattr(c.node, args.RxaName)
 	if err != nil {
 		return c.xattrStatus(err)
 	}
@@ -140,10 +106,6 @@ func (c *compound) opListXattrs() status {
 	if st := c.openFH(); st != ok {
 		return st
 	}
-	l, has := any(&c.view).(xattrLister)
-	if !has {
-		return wire.NFS4ERR_NOTSUPP
-	}
 	if !c.call.MayBlock {
 		return wouldBlock
 	}
@@ -160,7 +122,7 @@ func (c *compound) opListXattrs() status {
 	e.Uint64(0)
 	e.Uint32(0)
 	n, full := uint32(0), false
-	eof, err := l.Listxattr(c.node, args.LxaCookie, func(name []byte) bool {
+	eof, err := c.view.Listxattr(c.node, args.LxaCookie, func(name []byte) bool {
 		if e.Len()+4+(len(name)+3)&^3 > limit || n == wire.LIMIT_XATTRS {
 			full = true
 			return false

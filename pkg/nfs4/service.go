@@ -54,16 +54,14 @@ type Config struct {
 
 // Service holds the procedures.
 type Service struct {
-	ns     *vfs.Namespace
-	st     *state.State
-	log    zerolog.Logger
-	trace  *trace.Bus
-	cfg    Config
-	ids    *IDMap
-	seed   maphash.Seed
-	boot   wire.Verifier4
-	copies copies
-	root   vfs.Handle // tests: where PUTROOTFH leads
+	ns    *vfs.Namespace
+	st    *state.State
+	log   zerolog.Logger
+	trace *trace.Bus
+	cfg   Config
+	ids   *IDMap
+	seed  maphash.Seed
+	boot  wire.Verifier4
 }
 
 // New makes the service.

@@ -162,6 +162,8 @@ func statusOf(err error) status {
 		return wouldBlock
 	case vfs.ErrNotSupported:
 		return wire.NFS4ERR_NOTSUPP
+	case vfs.ErrWrongSec:
+		return wire.NFS4ERR_WRONGSEC
 	case vfs.ErrBadType:
 		return wire.NFS4ERR_BADTYPE
 	}
