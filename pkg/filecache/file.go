@@ -52,9 +52,10 @@ type File struct {
 	pathFD int
 	born   time.Time
 
-	mu    sync.Mutex // held while a data descriptor is opened
-	data  [kinds]atomic.Int32
-	align atomic.Pointer[Align] // DontCache in it is not kept up to date
+	mu     sync.Mutex // held while a data descriptor is opened
+	shared int        // see Share; the descriptor plus 1
+	data   [kinds]atomic.Int32
+	align  atomic.Pointer[Align] // DontCache in it is not kept up to date
 
 	unstable atomic.Bool // written since the last sync began
 	sync     syncGate
@@ -183,12 +184,17 @@ func (f *File) Open(k Kind, wait bool) (int, error) {
 	if k == Direct && !f.align.Load().Direct {
 		return -1, unix.EOPNOTSUPP
 	}
-	fd, err := f.cache.Room(wait, func() (int, error) { return f.reopen(k, wait) })
+	fd, err := f.cache.Room(wait, func() (int, error) {
+		if f.shared > 0 {
+			return f.dupShared(k)
+		}
+		return f.reopen(k, wait)
+	})
 	if err != nil {
 		return -1, err
 	}
 	f.cache.open.Add(1)
-	if k == NoAhead {
+	if k == NoAhead && f.shared == 0 {
 		// Without it the kernel would read ahead, and pages beyond this READ
 		// would look to the next one as if others had cached them.
 		if err := unix.Fadvise(fd, 0, 0, unix.FADV_RANDOM); err != nil {

@@ -67,6 +67,7 @@ type Namespace struct {
 
 	stop    chan struct{}
 	stopped chan struct{}
+	closing sync.RWMutex   // held while mounts are closed, and read-held while one is used outside of a call
 	retired sync.WaitGroup // mounts being closed
 	onDie   func()         // tests only
 }
@@ -287,7 +288,9 @@ func (n *Namespace) retire(ms []*fsMount) {
 		n.quiesce()
 		for _, m := range ms {
 			n.cfg.Cache.Purge(m.cacheFS)
+			n.closing.Lock()
 			m.close()
+			n.closing.Unlock()
 		}
 	}()
 }
