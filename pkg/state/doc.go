@@ -38,6 +38,16 @@
 //	callbacks     4.0: Client.Callback. 4.1: Client.BackSession, Session.CBAcquire / CBRelease / CBResync, BackConns, CBSec
 //	admin         Clients, Sessions, Opens, Locks, Delegations, Counters, ExpireClient, RevokeFiles, EndGrace
 //
+// # Choices
+//
+//   - A client is on stable storage from RECLAIM_COMPLETE on (4.0: from its first OPEN_CONFIRM or reclaim), before the answer:
+//     earlier it cannot hold anything that it has not reclaimed. nfsdcld does the same.
+//   - A record leaves stable storage before what its client held is given to others, and the end of grace is on stable
+//     storage before new state is allowed: a crash in between must not let two clients have the same (RFC 7530 9.6.3.4).
+//   - Share denials hold for anonymous I/O of all versions, whoever sends it; in version 3 Linux lets it pass.
+//   - OPEN_DOWNGRADE goes to sums of the pairs that were opened, by the RFC's letter; Linux is laxer.
+//   - A retry of a slot's request is compared (operations, digest, principal); one of a seqid by its operation.
+//
 // # Plan
 //
 // One lock, State.mu, guards everything but four things: slots and connections (Session.mu), lock ranges (a mutex a file,

@@ -2,6 +2,8 @@
 
 package state
 
+import "golang.org/x/sys/unix"
+
 // Err is a condition that protocols map to their status codes. In brackets the NFSv4 code where the name does not tell.
 // ErrResource has no code in 4.1 and later: DELAY there.
 type Err uint8
@@ -84,6 +86,20 @@ var errNames = [NumErrs]string{
 	ErrConnBinding: "connection binding not enforced", ErrTooSmall: "too small", ErrReqTooBig: "request too big", ErrTooManyOps: "too many operations",
 	ErrResource: "out of resources", ErrNoSpace: "limit reached", ErrEncrAlg: "encryption algorithm not supported",
 	ErrHashAlg: "hash algorithm not supported", ErrNotSupp: "not supported", ErrRejectDeleg: "delegation rejected",
+}
+
+// Errno gives what stands for the condition where only errnos are known, as in version 3: EAGAIN (NFS3ERR_JUKEBOX) for
+// what passes, EACCES for a share denial.
+func (e Err) Errno() unix.Errno {
+	switch e {
+	case ErrDelay, ErrGrace, ErrWouldBlock:
+		return unix.EAGAIN
+	case ErrLocked, ErrShareDenied:
+		return unix.EACCES
+	case ErrResource, ErrNoSpace:
+		return unix.EMFILE
+	}
+	return unix.EIO
 }
 
 func (e Err) Error() string {

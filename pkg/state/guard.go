@@ -8,10 +8,10 @@ package state
 // client is the caller's v4 client id, 0 for v3 and for callers without one. opened says that CheckIO passed a stateid for
 // this access (IO.Opened): shares and delegations were settled at its OPEN.
 //
-// Each returns nil, ErrDelay (a delegation is being recalled, or an expired client ended: JUKEBOX, DELAY) or ErrLocked (a
-// share denial; v3 has no such code: Linux's v3 ignores denials, here they hold and are answered NFS3ERR_JUKEBOX or ACCES).
-// None waits for anything but the lock, and all cost one atomic load when nobody holds a delegation on the file or denies
-// access to it.
+// Each returns nil, ErrDelay (a delegation is being recalled, or an expired client ended) or ErrLocked (a share denial;
+// Linux's version 3 ignores those, here they hold). View hands the error up as it is; where only errnos are known, Err.Errno
+// tells which. None waits for anything but the lock, and all cost one atomic load when nobody holds a delegation on the
+// file or denies access to it. A lease or a pin may be let go from within.
 type Guard interface {
 	// CheckRead: READ, and READDIR's and READLINK's likes never ask.
 	CheckRead(file *FileKey, client uint64, opened bool) error

@@ -14,6 +14,7 @@ type Session struct {
 	s      *State
 	id     SessionID
 	client *Client
+	minor  uint8        // of CREATE_SESSION, and so of callbacks
 	fore   ChannelAttrs // MaxRequests is what CREATE_SESSION answered; the table may grow and shrink
 	back   ChannelAttrs
 
@@ -56,6 +57,9 @@ func (s *Session) ID() SessionID { return s.id }
 
 // Client returns whose session it is.
 func (s *Session) Client() *Client { return s.client }
+
+// Minor returns the minor version that the session was made in: callbacks use the same.
+func (s *Session) Minor() uint8 { return s.minor }
 
 // Fore returns the fore channel's limits, as CREATE_SESSION answered them.
 func (s *Session) Fore() ChannelAttrs { return s.fore }
@@ -133,7 +137,7 @@ func (s *State) createSession(call *Call, a *CreateSessionArgs, fore, back Chann
 	if s.reserved.Load() > s.cfg.MaxReplyCache/4*3 {
 		s.shrinkSlots()
 	}
-	sess := &Session{s: s, client: c, back: back, cbProgram: a.CBProgram, cbSec: sec, conns: map[uint64]BindDir{}}
+	sess := &Session{s: s, client: c, minor: call.Minor, back: back, cbProgram: a.CBProgram, cbSec: sec, conns: map[uint64]BindDir{}}
 	if !sess.reserve(&fore) {
 		return res, nil, ErrDelay
 	}

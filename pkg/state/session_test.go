@@ -432,3 +432,47 @@ func BenchmarkSequence(b *testing.B) {
 		w.s.SequenceDone(call, nil)
 	}
 }
+
+// TestSmallThings: what other rooms read.
+func TestSmallThings(t *testing.T) {
+	w := newWorld(t)
+	c := w.client41("c")
+	sess := w.s.sessions.get(&c.sess)
+	cl := sess.Client()
+	if cl.ID() != c.id || cl.Minor() != 1 || string(cl.Owner()) != "c" || sess.ID() != c.sess || sess.Fore().MaxRequests != 8 || sess.Back().MaxRequests != 8 || sess.CBProgram() != 0x40000000 {
+		t.Fatal("client or session")
+	}
+	call, _, err := c.begin(0)
+	ok(t, "SEQUENCE", err)
+	mustBe(t, "BACKCHANNEL_CTL, GSS", w.s.BackchannelCtl(call, 1, []CBSec{{Flavor: 6}}), ErrEncrAlg)
+	ok(t, "BACKCHANNEL_CTL", w.s.BackchannelCtl(call, 77, []CBSec{{Flavor: 1, UID: 29, Groups: []uint32{1}}}))
+	w.s.SequenceDone(call, nil)
+	if sess.CBProgram() != 77 || sess.CBSec().UID != 29 {
+		t.Fatal("BACKCHANNEL_CTL")
+	}
+	w.s.SetCallbackFault(cl)
+	if r := c.use0(); r.Status != Seq4BackchannelFault {
+		t.Fatalf("status %x", r.Status)
+	}
+	slot, _, _, _ := sess.CBAcquire()
+	sess.CBRelease(slot, true)
+	slot, seq, _, _ := sess.CBAcquire()
+	sess.CBResync(slot)
+	sess.CBRelease(slot, false)
+	if _, again, _, _ := sess.CBAcquire(); seq != 2 || again != 1 {
+		t.Fatalf("seq %d, then %d", seq, again)
+	}
+	old := w.s.clients[w.client40("old")]
+	if old.Callback().Program != 1 || old.Minor() != 0 {
+		t.Fatal("4.0 client")
+	}
+	for e := ErrWouldBlock; e < NumErrs; e++ {
+		if e.Error() == "" || e.Errno() == 0 {
+			t.Fatalf("error %d", e)
+		}
+	}
+	if l := (&LockConflict{Start: 5, End: ^uint64(0)}).Length(); l != ^uint64(0) {
+		t.Fatalf("length %d", l)
+	}
+	w.check()
+}
