@@ -56,6 +56,7 @@ type testServer struct {
 	addr   string
 	svc    *Service
 	st     *state.State
+	cb     *Callbacks
 	ns     *vfs.Namespace
 	cache  *filecache.Cache
 	engine *dataio.Engine
@@ -83,20 +84,22 @@ func startServer(t testing.TB, mod ...func(*state.Config)) *testServer {
 	must(t, os.Chmod(dir, 0o777))
 	s := &testServer{t: t, dir: dir, inside: make(chan func(*rpc.Call), 1), ran: make(chan struct{}, 1)}
 	s.clock.Store(int64(time.Hour))
+	log := zerolog.New(os.Stderr).Level(zerolog.ErrorLevel)
 	set, _, err := exports.Parse("exports", []byte(fmt.Sprintf("%s *(%s)\n", exports.Quote(dir), testOptions)))
 	must(t, err)
 	s.cache = filecache.New(filecache.Config{Budget: 512, Trace: &s.bus})
 	s.engine, err = dataio.New(dataio.Config{Cache: s.cache, Trace: &s.bus, Pipes: 16})
 	must(t, err)
-	cfg := state.Config{Lease: 90 * time.Second, Now: s.clock.Load}
+	s.cb = NewCallbacks(log)
+	cfg := state.Config{Lease: 90 * time.Second, Now: s.clock.Load, Callbacks: s.cb}
 	for _, f := range mod {
 		f(&cfg)
 	}
 	s.st, err = state.New(cfg)
 	must(t, err)
+	s.cb.Attach(s.st)
 	var key vfs.HandleKey
 	rand.Read(key[:]) //nolint:errcheck // never fails
-	log := zerolog.New(os.Stderr).Level(zerolog.ErrorLevel)
 	s.ns, err = vfs.New(vfs.Config{Exports: set, HandleKey: key, Cache: s.cache, Engine: s.engine,
 		Modes: &dataio.Modes{}, Trace: &s.bus, Log: log, DirPref: 1 << 20, Guard: s.st})
 	must(t, err)
@@ -115,7 +118,11 @@ func startServer(t testing.TB, mod ...func(*state.Config)) *testServer {
 			return &testLocal{s.svc.NewLocal(fs), fs}
 		},
 		CloseLocal: func(l any) { l.(*testLocal).fs.Close() },
-		OnConnect:  func(c *rpc.Conn) { c.Data = new(vfs.ClientMemo) }})
+		OnConnect: func(c *rpc.Conn) {
+			c.Data = new(vfs.ClientMemo)
+			s.cb.Connect(c)
+		},
+		OnDisconnect: s.cb.Disconnect})
 	must(t, err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -129,6 +136,7 @@ func startServer(t testing.TB, mod ...func(*state.Config)) *testServer {
 			t.Errorf("Shutdown: %v", err)
 		}
 		<-done
+		s.cb.Close()
 		s.st.Close() //nolint:errcheck // nothing is stored
 		s.ns.Close()
 		if err := s.engine.Close(); err != nil {
@@ -156,6 +164,7 @@ func (s *testServer) run(c *conn, f func(*rpc.Call)) {
 type conn struct {
 	*rpc.Client
 	s     *testServer
+	nc    net.Conn
 	cred  rpc.Cred
 	minor uint32
 	tag   []byte
@@ -168,7 +177,7 @@ func (s *testServer) conn() *conn {
 	c := rpc.NewClient(nc)
 	c.Timeout = 60 * time.Second
 	s.t.Cleanup(func() { c.Close() })
-	return &conn{Client: c, s: s, cred: rpc.Cred{Flavor: rpc.FlavorSys, Machine: []byte("test")}, tag: []byte("tag")}
+	return &conn{Client: c, s: s, nc: nc, cred: rpc.Cred{Flavor: rpc.FlavorSys, Machine: []byte("test")}, tag: []byte("tag")}
 }
 
 // op is one operation of a script.
@@ -275,6 +284,7 @@ func (x *session) start(name string) {
 	r.next(t, wire.OP_EXCHANGE_ID, ok, &eid)
 	x.clientid = eid.EirResok4.EirClientid
 	r = x.conn.compound(op{wire.OP_CREATE_SESSION, &wire.CREATESESSION4args{CsaClientid: x.clientid, CsaSequence: eid.EirResok4.EirSequenceid,
+		CsaFlags: wire.CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CsaCbProgram: 0x40000000,
 		CsaForeChanAttrs: testChannel, CsaBackChanAttrs: testChannel, CsaSecParms: []wire.CallbackSecParms4{{}}}})
 	var cs wire.CREATESESSION4res
 	r.next(t, wire.OP_CREATE_SESSION, ok, &cs)

@@ -87,10 +87,9 @@ func (c *compound) opOpen() status {
 	r, err := c.s.st.Open(&c.call, &state.OpenArgs{
 		File: c.key(), FH: c.cur.bytes(), Access: uint8(access), Deny: uint8(args.ShareDeny), Created: o.created, Truncate: o.truncate,
 		Claim: state.Claim(claim), Deleg: b.Deleg, Previous: previous(args.Claim.DelegateType),
-		Want:     state.Want(want & wire.OPEN4_SHARE_ACCESS_WANT_DELEG_MASK >> 8),
-		WantXor:  want&wire.OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION != 0,
-		WantTime: want&wire.OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS != 0,
-		Regular:  true, Change: o.attr.Change, Pin: c.node.Pin(),
+		Want:    state.Want(want & wire.OPEN4_SHARE_ACCESS_WANT_DELEG_MASK >> 8),
+		WantXor: want&wire.OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION != 0,
+		Regular: true, Change: o.attr.Change, Pin: c.node.Pin(),
 	})
 	if err != nil {
 		return c.statusOf(err)

@@ -83,7 +83,7 @@ func New(cfg Config) *Service {
 func (s *Service) Versions() []rpc.Version {
 	return []rpc.Version{{Vers: wire.NFS_V4, Procs: []rpc.Proc{
 		wire.NFSPROC4_NULL:     {Name: "NULL", Run: null},
-		wire.NFSPROC4_COMPOUND: {Name: "COMPOUND", Run: s.compound},
+		wire.NFSPROC4_COMPOUND: {Name: "COMPOUND", Run: s.compound, Cache: true, CacheIf: keepReply},
 	}}}
 }
 
