@@ -50,7 +50,7 @@ func (s *Service) readlink(c *rpc.Call) rpc.Verdict {
 	var a vfs.Attr
 	var target []byte
 	if err == nil {
-		t := c.Thread.Local.(*Local)
+		t := local(c)
 		target, a, err = v.Readlink(n, t.path[:])
 		if err != nil && !again(c, err) {
 			after(&v, n, &a)

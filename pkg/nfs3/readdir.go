@@ -123,7 +123,7 @@ func (s *Service) list(c *rpc.Call, fh []byte, cookie uint64, verf [8]byte, coun
 	}
 	defer v.Close()
 
-	w := &c.Thread.Local.(*Local).dir
+	w := &local(c).dir
 	e := c.Reply
 	start := e.Mark()
 	putStatus(c, wire3.NFS3_OK)

@@ -128,9 +128,22 @@ func (s *Service) newLocal(fs *vfs.Thread, err error) *Local {
 	return t
 }
 
+// Threaded is what rpc.Thread.Local must be: one protocol's state, or several protocols' together.
+type Threaded interface{ NFS3() *Local }
+
+// NFS3 returns t.
+func (t *Local) NFS3() *Local { return t }
+
+// Thread returns the thread's file-system state, for other protocols to share; nil if it could not be made.
+func (t *Local) Thread() *vfs.Thread { return t.fs }
+
+// local returns the state of the thread that a call runs on.
+func local(c *rpc.Call) *Local { return c.Thread.Local.(Threaded).NFS3() }
+
 // CloseLocal ends what NewLocal made, for rpc.Config.CloseLocal.
 func (s *Service) CloseLocal(l any) {
-	if t, ok := l.(*Local); ok && t.fs != nil {
+	if x, ok := l.(Threaded); ok && x.NFS3().fs != nil {
+		t := x.NFS3()
 		t.fs.Close()
 		t.fs = nil
 	}
@@ -142,7 +155,7 @@ func (s *Service) Connect(c *rpc.Conn) { c.Data = new(vfs.ClientMemo) }
 
 // enter fills in the caller of a call and returns the thread's state.
 func (s *Service) enter(c *rpc.Call) *Local {
-	t := c.Thread.Local.(*Local)
+	t := local(c)
 	peer := c.Peer()
 	t.caller = vfs.Caller{
 		Addr: peer.Addr(), Port: peer.Port(),
