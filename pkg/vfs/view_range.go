@@ -78,30 +78,34 @@ func (v *View) Seek(n Node, off uint64, hole bool) (at uint64, eof bool, err err
 }
 
 // Allocate reserves room for a range, and makes the file longer if it ends before the range does.
-func (v *View) Allocate(n Node, off, length uint64) error { return v.fallocate(n, off, length, 0) }
-
-// Deallocate makes a hole of a range. The file keeps its length.
-func (v *View) Deallocate(n Node, off, length uint64) error {
-	return v.fallocate(n, off, length, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE)
-}
-
-func (v *View) fallocate(n Node, off, length uint64, mode uint32) error {
-	if off > math.MaxInt64 || length > math.MaxInt64-off {
-		if mode == 0 {
-			return unix.EFBIG
-		}
-		// What lies past the largest file is a hole already.
-		if off > math.MaxInt64 {
-			off = math.MaxInt64
-		}
-		length = math.MaxInt64 - off
-	}
+func (v *View) Allocate(n Node, off, length uint64) error {
 	if length == 0 {
 		return unix.EINVAL
 	}
+	if off > math.MaxInt64 || length > math.MaxInt64-off {
+		return unix.EFBIG
+	}
+	return v.alter(n, off, length, func(fd int) error { return fallocate(fd, 0, off, length) }, true)
+}
+
+// Deallocate makes a hole of a range. The file keeps its length.
+func (v *View) Deallocate(n Node, off, length uint64) error {
+	if length == 0 {
+		return unix.EINVAL
+	}
+	length = min(length, math.MaxUint64-off)
 	return v.alter(n, off, length, func(fd int) error {
-		return retry(func() error { return unix.Fallocate(fd, mode, int64(off), int64(length)) })
+		size := v.th.stx.Size
+		if off >= size {
+			return nil // a hole already
+		}
+		length = min(length, size-off) // the kernel refuses what ends past the largest file
+		return fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, length)
 	}, true)
+}
+
+func fallocate(fd int, mode uint32, off, length uint64) error {
+	return retry(func() error { return unix.Fallocate(fd, mode, int64(off), int64(length)) })
 }
 
 // alter runs op, which changes a range of n's data, on a descriptor for writing. durable: the change is on stable storage

@@ -1,0 +1,602 @@
+package vfs
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// xfsDir mounts a new XFS with reflinks.
+func xfsDir(t testing.TB) string {
+	t.Helper()
+	needRoot(t)
+	needTool(t, "mkfs.xfs", "losetup")
+	d := t.TempDir()
+	image, at := filepath.Join(d, "tmpfs", "image"), filepath.Join(d, "mnt")
+	mountFS(t, "tmpfs", filepath.Join(d, "tmpfs"), "tmpfs", 0, "")
+	os.WriteFile(image, nil, 0o600)
+	if err := os.Truncate(image, 320<<20); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, "mkfs.xfs", "-q", "-m", "reflink=1", image)
+	mountFS(t, loopImage(t, image), at, "xfs", 0, "")
+	os.Chmod(at, 0o777)
+	return at
+}
+
+func tmpfsDir(t testing.TB) string {
+	d := filepath.Join(t.TempDir(), "mnt")
+	mountFS(t, "tmpfs", d, "tmpfs", 0, "")
+	os.Chmod(d, 0o777)
+	return d
+}
+
+// onEach runs a test on ext4, tmpfs and XFS.
+func onEach(t *testing.T, f func(t *testing.T, dir string)) {
+	t.Run("ext4", func(t *testing.T) { f(t, ext4Dir(t, 64<<20)) })
+	t.Run("tmpfs", func(t *testing.T) { f(t, tmpfsDir(t)) })
+	t.Run("xfs", func(t *testing.T) { f(t, xfsDir(t)) })
+}
+
+// serve exports one directory, by a number since tmpfs has nothing to name it by.
+func serve(t testing.TB, dir, opts string, mod ...func(*Config)) *bench {
+	return newBench(t, dir+" *("+opts+",fsid=44)\n", mod...)
+}
+
+func TestXattr(t *testing.T) {
+	onEach(t, func(t *testing.T, d string) {
+		b := serve(t, d, "rw,no_root_squash")
+		b.as(1000, 1000, func(u *user) {
+			fh, _, err := u.create(u.mount(d), "f", 0o640)
+			ok(t, "create", err)
+			buf := make([]byte, MaxXattrValue)
+			ok(t, "xattr", u.do(fh, func(v *View, n Node) error {
+				if !v.XattrSupport(n) || !v.XattrSupport(n) {
+					t.Error("no attributes")
+				}
+				set := func(name, value string, how XattrHow) error {
+					c, err := v.Setxattr(n, []byte(name), []byte(value), how)
+					if err == nil && (!c.BeforeOK || !c.AfterOK || c.After.Change == c.Before.Change) {
+						t.Errorf("change of %s: %+v", name, c)
+					}
+					return err
+				}
+				_, err := v.Getxattr(n, []byte("a"), buf)
+				want(t, "get none", err, unix.ENODATA)
+				want(t, "replace none", set("a", "1", XattrReplace), unix.ENODATA)
+				want(t, "create", set("a", "1", XattrCreate), nil)
+				want(t, "create again", set("a", "2", XattrCreate), unix.EEXIST)
+				want(t, "replace", set("a", "2", XattrReplace), nil)
+				want(t, "either", set("user.b", "", XattrEither), nil)
+				want(t, "neither", set("user.b", "", 3), unix.EINVAL)
+				got, err := v.Getxattr(n, []byte("a"), buf)
+				if err != nil || string(got) != "2" {
+					t.Errorf("get: %q %v", got, err)
+				}
+				got, err = v.Getxattr(n, []byte("user.b"), nil)
+				if err != nil || len(got) != 0 {
+					t.Errorf("get of an empty value: %q %v", got, err)
+				}
+				_, err = v.Getxattr(n, []byte("a"), nil)
+				want(t, "no room", err, unix.ERANGE)
+				want(t, "empty name", set("", "1", XattrEither), unix.EINVAL)
+				want(t, "NUL", set("a\x00b", "1", XattrEither), unix.EINVAL)
+				long := strings.Repeat("n", MaxXattrName)
+				want(t, "longest name", set(long, "1", XattrEither), nil)
+				want(t, "longer name", set(long+"n", "1", XattrEither), unix.ENAMETOOLONG)
+				want(t, "long value", set("a", strings.Repeat("v", MaxXattrValue+1), XattrEither), unix.E2BIG)
+
+				list := func(cookie uint64, max int) (names []string, eof bool, err error) {
+					eof, err = v.Listxattr(n, cookie, func(name []byte) bool {
+						if len(names) == max {
+							return false
+						}
+						names = append(names, string(name))
+						return true
+					})
+					return names, eof, err
+				}
+				all, eof, err := list(0, 9)
+				slices.Sort(all)
+				if err != nil || !eof || !slices.Equal(all, []string{"a", long, "user.b"}) {
+					t.Errorf("list: %q %v %v", all, eof, err)
+				}
+				one, eof, _ := list(0, 1)
+				rest, eof2, _ := list(1, 9)
+				if both := append(one, rest...); len(both) != 3 || eof || !eof2 {
+					t.Errorf("list in two: %q, %q, %v, %v", one, rest, eof, eof2)
+				}
+				_, _, err = list(4, 9)
+				want(t, "a cookie past the end", err, ErrBadCookie)
+				_, err = v.Removexattr(n, []byte("a"))
+				want(t, "remove", err, nil)
+				_, err = v.Removexattr(n, []byte("a"))
+				want(t, "remove again", err, unix.ENODATA)
+				return nil
+			}))
+			o := b.user(u.th, 2000, 2000)
+			o.do(fh, func(v *View, n Node) error {
+				_, err := v.Getxattr(n, []byte("user.b"), buf)
+				want(t, "get by a stranger", err, unix.EACCES)
+				_, err = v.Setxattr(n, []byte("user.b"), nil, XattrEither)
+				want(t, "set by a stranger", err, unix.EACCES)
+				_, err = v.Removexattr(n, []byte("user.b"))
+				want(t, "remove by a stranger", err, unix.EACCES)
+				_, err = v.Listxattr(n, 0, func([]byte) bool { return true })
+				want(t, "list by a stranger", err, unix.EACCES)
+				return nil
+			})
+			u.symlink(u.mount(d), "l", "f")
+			l, _, err := u.lookup(u.mount(d), "l")
+			ok(t, "lookup", err)
+			u.do(l, func(v *View, n Node) error {
+				_, err := v.Getxattr(n, []byte("user.b"), buf)
+				want(t, "get of a link", err, unix.EPERM)
+				_, err = v.Setxattr(n, []byte("b"), nil, XattrEither)
+				want(t, "set of a link", err, unix.EPERM)
+				return nil
+			})
+		})
+		// Outside of the user namespace nothing can be reached, whatever the name.
+		var v [10]byte
+		if n, err := unix.Getxattr(filepath.Join(d, "f"), "user.user.b", v[:]); err != nil || n != 0 {
+			t.Errorf("the name on disk: %v", err)
+		}
+	})
+}
+
+func TestACL(t *testing.T) {
+	onEach(t, func(t *testing.T, d string) {
+		b := serve(t, d, "rw,no_root_squash")
+		acl := ACL{
+			{Tag: ACLUserObj, Perm: 6}, {Tag: ACLUser, Perm: 4, ID: 2000}, {Tag: ACLGroupObj, Perm: 0},
+			{Tag: ACLGroup, Perm: 7, ID: 3000}, {Tag: ACLMask, Perm: 5}, {Tag: ACLOther, Perm: 0},
+		}
+		b.as(1000, 1000, func(u *user) {
+			root := u.mount(d)
+			dir, err := u.mkdir(root, "dir", 0o700)
+			ok(t, "mkdir", err)
+			fh, _, err := u.create(root, "f", 0o600)
+			ok(t, "create", err)
+			u.do(fh, func(v *View, n Node) error {
+				if !v.ACLSupport(n) {
+					t.Fatal("no access lists")
+				}
+				got, err := v.GetACL(n, false)
+				if err != nil || len(got) != 0 {
+					t.Errorf("none: %v %v", got, err)
+				}
+				want(t, "set", v.SetACL(n, &acl, nil), nil)
+				got, err = v.GetACL(n, false)
+				if err != nil || !reflect.DeepEqual(got, acl) {
+					t.Errorf("get: %v %v", got, err)
+				}
+				if a, _ := v.Getattr(n); a.Mode != 0o650 {
+					t.Errorf("mode %o: the mask goes into it", a.Mode)
+				}
+				want(t, "default of a file", v.SetACL(n, nil, &acl), unix.EINVAL)
+				want(t, "not sorted", v.SetACL(n, &ACL{acl[1], acl[0]}, nil), unix.EINVAL)
+				big := make(ACL, MaxACL+1)
+				want(t, "too long", v.SetACL(n, &big, nil), unix.ENOSPC)
+				return nil
+			})
+			o := b.user(u.th, 2000, 2000)
+			if _, _, err := o.read(fh, 0, 1); err != nil {
+				t.Errorf("read by whom the list lets: %v", err)
+			}
+			o.do(fh, func(v *View, n Node) error {
+				want(t, "set by a stranger", v.SetACL(n, &acl, nil), unix.EPERM)
+				return nil
+			})
+			ok(t, "remove", u.do(fh, func(v *View, n Node) error { return v.SetACL(n, &ACL{}, nil) }))
+			if got, _ := u.acl(fh, false); len(got) != 0 {
+				t.Errorf("after removal: %v", got)
+			}
+
+			// What a directory hands on, which goes before the umask (RFC 8275).
+			ok(t, "default", u.do(dir, func(v *View, n Node) error { return v.SetACL(n, nil, &acl) }))
+			if got, err := u.acl(dir, true); err != nil || !reflect.DeepEqual(got, acl) {
+				t.Errorf("default: %v %v", got, err)
+			}
+			s := &SetAttr{SetMode: true, Mode: 0o666, SetUmask: true, Umask: 0o077}
+			made := func(in []byte, name string) (a Attr) {
+				ok(t, name, u.do(in, func(v *View, n Node) error {
+					e, _, err := v.Create(n, []byte(name), Guarded, [8]byte{}, s)
+					a = e.Attr
+					return err
+				}))
+				return a
+			}
+			if a := made(dir, "in"); a.Mode != 0o640 {
+				t.Errorf("mode %o where a list is inherited", a.Mode)
+			}
+			if a := made(root, "out"); a.Mode != 0o600 {
+				t.Errorf("mode %o where none is", a.Mode)
+			}
+			ok(t, "mkdir", u.do(root, func(v *View, n Node) error {
+				e, _, err := v.Mkdir(n, []byte("sub"), &SetAttr{SetMode: true, Mode: 0o777, SetUmask: true, Umask: 0o027})
+				if e.Attr.Mode != 0o750 {
+					t.Errorf("mode %o of a directory", e.Attr.Mode)
+				}
+				return err
+			}))
+			if _, a, err := u.create(root, "later", 0o666); err != nil || a.Mode != 0o666 {
+				t.Errorf("mode %o: the umask of a call outlives it", a.Mode)
+			}
+		})
+	})
+}
+
+func (u *user) acl(fh []byte, dflt bool) (l ACL, err error) {
+	err = u.do(fh, func(v *View, n Node) error { l, err = v.GetACL(n, dflt); return err })
+	return l, err
+}
+
+func TestRanges(t *testing.T) {
+	onEach(t, func(t *testing.T, d string) {
+		b := serve(t, d, "rw,no_root_squash")
+		b.as(1000, 1000, func(u *user) {
+			root := u.mount(d)
+			fh, _, err := u.create(root, "f", 0o600)
+			ok(t, "create", err)
+			const block = 64 << 10
+			for _, at := range []uint64{0, 4 * block} {
+				_, err := u.write(fh, at, strings.Repeat("d", block))
+				ok(t, "write", err)
+			}
+			ok(t, "setattr", func() error { _, err := u.setattr(fh, SetAttr{SetSize: true, Size: 8 * block}); return err }())
+			seek := func(off uint64, hole bool) string {
+				var s string
+				u.do(fh, func(v *View, n Node) error {
+					at, eof, err := v.Seek(n, off, hole)
+					s = fmt.Sprint(at/block, eof, err)
+					return nil
+				})
+				return s
+			}
+			for _, c := range []struct {
+				off  uint64
+				hole bool
+				want string
+			}{
+				{0, false, "0 false <nil>"}, {0, true, "1 false <nil>"}, {block, false, "4 false <nil>"}, {4 * block, true, "5 false <nil>"},
+				{5 * block, false, "0 false no such device or address"}, {8*block - 1, true, "7 false <nil>"},
+				{8 * block, true, "0 false no such device or address"}, {1 << 63, true, "0 false no such device or address"},
+			} {
+				if got := seek(c.off, c.hole); got != c.want {
+					t.Errorf("seek %d %v: %s, want %s", c.off, c.hole, got, c.want)
+				}
+			}
+			ok(t, "deallocate", u.do(fh, func(v *View, n Node) error { return v.Deallocate(n, 4*block, block) }))
+			if got := seek(block, false); got != "0 false no such device or address" {
+				t.Errorf("data after deallocation: %s", got)
+			}
+			if got := seek(1<<10, true); got != "1 false <nil>" {
+				t.Errorf("hole: %s", got)
+			}
+			if got, _, _ := u.read(fh, 4*block, 10); got != strings.Repeat("\x00", 10) {
+				t.Errorf("deallocated data reads as %q", got)
+			}
+			u.do(fh, func(v *View, n Node) error {
+				before, _ := v.Getattr(n)
+				want(t, "allocate", v.Allocate(n, 8*block, block), nil)
+				after, _ := v.Getattr(n)
+				if after.Size != 9*block || after.Used < before.Used+block || after.Change == before.Change {
+					t.Errorf("after allocation: %+v", after)
+				}
+				want(t, "allocate nothing", v.Allocate(n, 0, 0), unix.EINVAL)
+				want(t, "allocate too far", v.Allocate(n, 1<<63-1, 1<<63), unix.EFBIG)
+				want(t, "deallocate to the end of all files", v.Deallocate(n, 2*block, 1<<64-1), nil)
+				if a, _ := v.Getattr(n); a.Size != 9*block {
+					t.Errorf("deallocation made it %d long", a.Size)
+				}
+				return nil
+			})
+			o := b.user(u.th, 2000, 2000)
+			o.do(fh, func(v *View, n Node) error {
+				_, _, err := v.Seek(n, 0, false)
+				want(t, "seek by a stranger", err, unix.EACCES)
+				want(t, "allocate by a stranger", v.Allocate(n, 0, 1), unix.EACCES)
+				want(t, "deallocate by a stranger", v.Deallocate(n, 0, 1), unix.EACCES)
+				want(t, "advise by a stranger", v.Advise(n, 0, 0, AdviseWillNeed), unix.EACCES)
+				return nil
+			})
+			o.c.MayBlock = false
+			o.do(fh, func(v *View, n Node) error {
+				want(t, "allocate on a service thread", v.Allocate(n, 0, 1), ErrWouldBlock)
+				return nil
+			})
+		})
+	})
+}
+
+func TestCopy(t *testing.T) {
+	d, other := xfsDir(t), tmpfsDir(t)
+	b := newBench(t, d+" *(rw,no_root_squash)\n"+other+" *(rw,no_root_squash,fsid=9)\n")
+	b.as(1000, 1000, func(u *user) {
+		text := strings.Repeat("0123456789abcdef", 20<<10)
+		root := u.mount(d)
+		src, _, err := u.create(root, "src", 0o600)
+		ok(t, "create", err)
+		_, err = u.write(src, 0, text)
+		ok(t, "write", err)
+		dst, _, err := u.create(root, "dst", 0o600)
+		ok(t, "create", err)
+		far, _, err := u.create(u.mount(other), "far", 0o600)
+		ok(t, "create", err)
+
+		copyTo := func(u *user, from, to []byte, so, do, n uint64) (got uint64, err error) {
+			err = u.do(to, func(v *View, dn Node) error {
+				sn, err := v.Source(from)
+				if err != nil {
+					return err
+				}
+				got, err = v.Copy(sn, dn, so, do, n)
+				return err
+			})
+			return got, err
+		}
+		for what, to := range map[string][]byte{"same": dst, "other file system": far} {
+			n, err := copyTo(u, src, to, 100, 7, 200_000)
+			if got, _, _ := u.read(to, 7, 200_000); err != nil || n != 200_000 || got != text[100:200_100] {
+				t.Errorf("%s: %d, %v", what, n, err)
+			}
+			n, err = copyTo(u, src, to, 300_000, 0, 0)
+			if got, _, _ := u.read(to, 0, uint32(n)); err != nil || int(n) != len(text)-300_000 || got != text[300_000:] {
+				t.Errorf("%s, to the end: %d, %v", what, n, err)
+			}
+			n, err = copyTo(u, src, to, uint64(len(text)), 0, 0)
+			if n != 0 || err != nil {
+				t.Errorf("%s, from the end: %d, %v", what, n, err)
+			}
+		}
+		_, err = copyTo(u, src, src, 0, 1000, 2000)
+		want(t, "onto itself", err, unix.EINVAL)
+		n, err := copyTo(u, src, src, 0, 1000, 1000)
+		if got, _, _ := u.read(src, 1000, 1000); n != 1000 || err != nil || got != text[:1000] {
+			t.Errorf("within a file: %d %v", n, err)
+		}
+		o := b.user(u.th, 2000, 2000)
+		mine, _, err := o.create(root, "mine", 0o666)
+		ok(t, "create", err)
+		_, err = copyTo(o, src, mine, 0, 0, 10)
+		want(t, "from what may not be read", err, unix.EACCES)
+		_, err = copyTo(o, far, mine, 0, 0, 10)
+		want(t, "from what may not be read elsewhere", err, unix.EACCES)
+		_, err = copyTo(o, mine, dst, 0, 0, 10)
+		want(t, "an empty file to what may not be written", err, nil)
+		_, err = o.write(mine, 0, "words")
+		ok(t, "write", err)
+		_, err = copyTo(o, mine, dst, 0, 0, 10)
+		want(t, "to what may not be written", err, unix.EACCES)
+
+		clone := func(from, to []byte, so, do, n uint64) error {
+			return u.do(to, func(v *View, dn Node) error {
+				sn, err := v.Source(from)
+				if err != nil {
+					return err
+				}
+				return v.Clone(sn, dn, so, do, n)
+			})
+		}
+		ok(t, "clone", clone(src, dst, 4096, 8192, 65536))
+		want, _, _ := u.read(src, 4096, 65536)
+		if got, _, _ := u.read(dst, 8192, 65536); got != want {
+			t.Error("a clone differs")
+		}
+		_, err = u.write(src, 4096, "changed")
+		ok(t, "write", err)
+		if got, _, _ := u.read(dst, 8192, 65536); got != want {
+			t.Error("a clone changed with its source")
+		}
+		ok(t, "clone to the end", clone(src, dst, 0, 0, 0))
+		if a, _ := u.getattr(dst); a.Size != uint64(len(text)) {
+			t.Errorf("a whole clone is %d long", a.Size)
+		}
+		if err := clone(src, dst, 1, 0, 4096); err != unix.EINVAL {
+			t.Errorf("unaligned: %v", err)
+		}
+		if err := clone(src, far, 0, 0, 4096); err != unix.EXDEV {
+			t.Errorf("to another file system: %v", err)
+		}
+		near, _, err := u.create(u.mount(other), "near", 0o600)
+		ok(t, "create", err)
+		if err := clone(far, near, 0, 0, 4096); err != ErrNotSupported {
+			t.Errorf("on a file system without reflinks: %v", err)
+		}
+	})
+}
+
+// TestCopySource checks that a source in another export is read under that export's rules.
+func TestCopySource(t *testing.T) {
+	d := exportDir(t)
+	secret, public := filepath.Join(d, "secret"), filepath.Join(d, "public")
+	os.Mkdir(secret, 0o777)
+	os.Mkdir(public, 0o777)
+	os.WriteFile(filepath.Join(secret, "f"), []byte("root's alone"), 0o600)
+	b := newBench(t, secret+" *(rw,root_squash)\n"+public+" *(rw,no_root_squash)\n")
+	b.as(0, 0, func(u *user) {
+		src, _, err := u.lookup(u.mount(secret), "f")
+		ok(t, "lookup", err)
+		dst, _, err := u.create(u.mount(public), "f", 0o600)
+		ok(t, "create", err)
+		u.do(dst, func(v *View, dn Node) error {
+			sn, err := v.Source(src)
+			ok(t, "source", err)
+			_, err = v.Copy(sn, dn, 0, 0, 0)
+			want(t, "copy", err, unix.EACCES)
+			if v.uid != 0 {
+				t.Errorf("the View acts for %d now", v.uid)
+			}
+			return nil
+		})
+	})
+}
+
+func TestOpenCheck(t *testing.T) {
+	d := exportDir(t)
+	b := newBench(t, d+" 127.0.0.1(rw,no_root_squash) 10.0.0.1(ro)\n")
+	b.as(1000, 1000, func(u *user) {
+		root := u.mount(d)
+		fh, _, err := u.create(root, "f", 0o444)
+		ok(t, "create", err)
+		x, _, err := u.create(root, "x", 0o111)
+		ok(t, "create", err)
+		check := func(fh []byte, r, w bool) error {
+			return u.do(fh, func(v *View, n Node) error { return v.OpenCheck(n, r, w) })
+		}
+		want(t, "read", check(fh, true, false), nil)
+		want(t, "write what its owner made read-only", check(fh, true, true), unix.EACCES)
+		want(t, "read what may be executed", check(x, true, false), nil)
+		want(t, "read and write that", check(x, true, true), unix.EACCES)
+		want(t, "a directory", check(root, true, false), unix.EISDIR)
+		_, err = u.setattr(fh, SetAttr{SetMode: true, Mode: 0o600})
+		ok(t, "chmod", err)
+		want(t, "write", check(fh, false, true), nil)
+		u.c.Addr = addr("10.0.0.1")
+		u.c.Memo = new(ClientMemo)
+		want(t, "write on a read-only export", check(fh, false, true), unix.EROFS)
+		want(t, "read there", check(fh, true, false), nil)
+	})
+	b.as(2000, 2000, func(u *user) {
+		fh, _, err := u.lookup(u.mount(d), "f")
+		ok(t, "lookup", err)
+		want(t, "a stranger", u.do(fh, func(v *View, n Node) error { return v.OpenCheck(n, true, false) }), unix.EACCES)
+		u.symlink(u.mount(d), "l", "f")
+		l, _, err := u.lookup(u.mount(d), "l")
+		ok(t, "lookup", err)
+		want(t, "a link", u.do(l, func(v *View, n Node) error { return v.OpenCheck(n, true, false) }), unix.ELOOP)
+	})
+}
+
+func TestExclusive41(t *testing.T) {
+	d := exportDir(t)
+	b := newBench(t, d+" *(rw,no_root_squash)\n")
+	b.as(1000, 1000, func(u *user) {
+		root := u.mount(d)
+		verf := [8]byte{1, 2, 3, 4, 5, 6, 7, 8}
+		s := SetAttr{SetMode: true, Mode: 0o640, SetGID: true, GID: 4000, MtimeHow: TimeServer, SetUmask: true, Umask: 0o040}
+		make := func(verf [8]byte) (h []byte, a Attr, err error) {
+			err = u.do(root, func(v *View, n Node) error {
+				e, _, err := v.Create(n, []byte("f"), Exclusive41, verf, &s)
+				h, a = append([]byte(nil), e.Handle.Bytes()...), e.Attr
+				return err
+			})
+			return h, a, err
+		}
+		h, a, err := make(verf)
+		if err != nil || a.Mode != 0o600 || a.GID != 1000 || a.UID != 1000 {
+			t.Errorf("made: %v %+v", err, a)
+		}
+		again, _, err := make(verf)
+		if err != nil || !bytes.Equal(h, again) {
+			t.Errorf("sent again: %v", err)
+		}
+		verf[7]++
+		_, _, err = make(verf)
+		want(t, "another's", err, unix.EEXIST)
+	})
+}
+
+// TestAdvise looks at what hints do to READs: which way they take, and what stays in the page cache.
+func TestAdvise(t *testing.T) {
+	d := ext4Dir(t, 64<<20)
+	b := serve(t, d, "rw,no_root_squash")
+	path := filepath.Join(d, "f")
+	const size = 8 << 20
+	if err := os.WriteFile(path, make([]byte, size), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cold := func() {
+		sh(t, "sync", path)
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+	}
+	cached := func() int {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		m, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Munmap(m)
+		vec := make([]byte, size/os.Getpagesize())
+		if err := mincore(m, vec); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, p := range vec {
+			n += int(p & 1)
+		}
+		return n
+	}
+	b.as(0, 0, func(u *user) {
+		fh, _, err := u.lookup(u.mount(d), "f")
+		ok(t, "lookup", err)
+		cold()
+		if n := cached(); n != 0 {
+			t.Fatalf("%d pages are in memory at the start", n)
+		}
+		u.c.Advice = AdviseNoReuse
+		_, _, err = u.read(fh, 0, 1<<20)
+		ok(t, "read", err)
+		if s := b.eng.Stats(); s.Read["dontcache"].Calls != 1 {
+			t.Errorf("NOREUSE was served %+v", s.Read)
+		}
+		cold()
+		u.c.Advice = AdviseRandom
+		_, _, err = u.read(fh, 1<<20, 4096)
+		ok(t, "read", err)
+		if n := cached(); n != 1 {
+			t.Errorf("RANDOM: a READ of one page brought %d in", n)
+		}
+		u.c.Advice = 0
+		_, _, err = u.read(fh, 0, 4096)
+		ok(t, "read", err)
+		if n := cached(); n < 3 {
+			t.Errorf("without hints: a READ of one page brought %d in", n-1)
+		}
+		cold()
+		ok(t, "advise", u.do(fh, func(v *View, n Node) error { return v.Advise(n, 0, 4<<20, AdviseWillNeed|AdviseSequential) }))
+		eventually(t, "WILLNEED reads ahead", func() bool { return cached() >= 4<<20/os.Getpagesize() })
+		for _, h := range []uint64{AdviseNormal, AdviseSequential, 1 << 40} {
+			ok(t, "advise", u.do(fh, func(v *View, n Node) error { return v.Advise(n, 0, 0, h) }))
+		}
+	})
+}
+
+func (u *user) symlink(dir []byte, name, target string) {
+	err := u.do(dir, func(v *View, n Node) error {
+		_, _, err := v.Symlink(n, []byte(name), []byte(target), new(SetAttr))
+		return err
+	})
+	if err != nil {
+		panic(err)
+	}
+}
+
+func mincore(m, vec []byte) error {
+	_, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), uintptr(unsafe.Pointer(&vec[0])))
+	if e != 0 {
+		return e
+	}
+	return nil
+}
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
