@@ -103,8 +103,8 @@ func (r *replyCache) key(c *Conn, h *header, body []byte) cacheKey {
 	if len(args) > cacheSum {
 		args = args[:cacheSum]
 	}
-	sum := maphash.Bytes(r.seed, args)
-	sum = mix(sum^uint64(h.uid)<<32^uint64(h.gid), uint64(len(body)))
+	sum := mix(maphash.Bytes(r.seed, args), uint64(len(body)))
+	sum = mix(sum^uint64(h.flavor), maphash.Bytes(r.seed, h.identity)) // the groups too: they decide what the answer is
 	return cacheKey{addr: c.peer.remote.Addr().As16(), xid: h.xid, prog: h.prog, vers: h.vers, proc: h.proc, sum: sum}
 }
 
