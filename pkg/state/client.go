@@ -31,6 +31,7 @@ type Client struct {
 	// Under State.mu.
 	isConfirmed bool
 	gone        bool
+	queued      bool           // in State.reap
 	confirm     Verifier       // 4.0
 	cb          CallbackTarget // 4.0
 	cbState     cbState
@@ -404,14 +405,10 @@ func (s *State) find(id ClientID) (conf, unconf *Client) {
 
 // queueReap has an expired client ended in the background. The caller holds the lock.
 func (s *State) queueReap(c *Client) {
-	if c.gone || c.expiring.Load() || s.closed {
+	if c.gone || c.queued || c.expiring.Load() || s.closed {
 		return
 	}
-	for _, r := range s.reap {
-		if r == c {
-			return
-		}
-	}
+	c.queued = true
 	s.reap = append(s.reap, c)
 	if s.reaping {
 		return
@@ -426,6 +423,9 @@ func (s *State) queueReap(c *Client) {
 				s.reaping = false
 				s.mu.Unlock()
 				return
+			}
+			for _, c := range list {
+				c.queued = false
 			}
 			s.mu.Unlock()
 			s.expire(list, false)

@@ -402,8 +402,10 @@ func TestDelegAttrs(t *testing.T) {
 	}
 	// Returned while the question is out: answered at once, and no longer in the way.
 	o = c.delegated(fkey(9), ShareBoth)
-	w.answer = func(r Recall) { go c.delegReturn(fkey(9), o.Deleg.Stateid) }
+	returned := make(chan error)
+	w.answer = func(r Recall) { go func() { returned <- c.delegReturn(fkey(9), o.Deleg.Stateid) }() }
 	ok(t, "GETATTR", d.do(func(call *Call) error { _, _, err := w.s.DelegAttrs(call, fkey(9)); return err }))
+	ok(t, "DELEGRETURN", <-returned)
 	w.answer = nil
 	// No answer at all.
 	o = c.delegated(fkey(10), ShareBoth)

@@ -19,7 +19,7 @@
 //	4.1 clients   ExchangeID, CreateSession, DestroySession, DestroyClientID, BindConn, BackchannelCtl, ReclaimComplete
 //	SEQUENCE      Sequence sets Call.Client. ErrReplay: answer with SequenceRes.Replay. ErrRetryUncached: SEQUENCE succeeds,
 //	              the next operation gets RETRY_UNCACHED_REP. After nil, at the COMPOUND's end, always:
-//	              SequenceDone(call, reply): the slot keeps a copy if it was asked to
+//	              SequenceDone(call, reply): the slot keeps a copy if it was asked to; or SequenceUndo(call): it will run again
 //	OPEN          OpenBegin (owner, 4.0 seqid, grace) -> the file system's part (CLAIM_DELEGATE_CUR too) -> Open (shares,
 //	              delegations of others, the stateid, perhaps a delegation) -> truncation -> OpenUndo if that fails.
 //	              OpenConfirm, OpenDowngrade, CloseFile

@@ -241,11 +241,12 @@ func (m *model) unlock(rnd *rand.Rand, c *modelClient) string {
 
 // compare checks that the server's locks are the model's.
 func (m *model) compare() {
+	locks := m.w.s.Locks()
 	for f := range m.locks {
 		for _, c := range m.clients {
 			for o := range 2 {
 				var got [32]LockType
-				for _, l := range m.w.s.Locks() {
+				for _, l := range locks {
 					if l.File == fkey(f) && l.Owner == (LockOwner{Client: c.id, Owner: fmt.Sprint("l", o)}) {
 						for i := l.Start; i <= l.End; i++ {
 							got[i] = l.Type
@@ -298,7 +299,7 @@ func TestModel(t *testing.T) {
 					t.Log(trail[max(0, len(trail)-20):])
 				}
 			}()
-			for range 1500 {
+			for range 1000 {
 				c := m.clients[rnd.IntN(3)]
 				what := rnd.IntN(20)
 				if what == 0 {
