@@ -98,7 +98,10 @@ func runServer(ctx context.Context, cfg server.Config, hup <-chan os.Signal) err
 // serveConfig overlays defaults, file and flags. A flag wins when it was given.
 func serveConfig(c *cli.Context) (server.Config, error) {
 	cfg := server.Defaults()
+	// With inline exports alone, the system's exports file isn't served by
+	// surprise; name it, here or in the file, to have both.
 	defaultExports := cfg.Exports
+	cfg.Exports = ""
 	if name := c.String("config"); name != "" {
 		if err := cfg.LoadFile(name); err != nil {
 			return cfg, err
@@ -136,10 +139,8 @@ func serveConfig(c *cli.Context) (server.Config, error) {
 	if c.IsSet("export") {
 		cfg.Export = c.StringSlice("export")
 	}
-	// With inline exports alone, the system's exports file isn't served by
-	// surprise; name it to have both.
-	if len(cfg.Export) > 0 && cfg.Exports == defaultExports && !c.IsSet("exports") {
-		cfg.Exports = ""
+	if len(cfg.Export) == 0 && cfg.Exports == "" && !c.IsSet("exports") {
+		cfg.Exports = defaultExports
 	}
 	if err := cfg.Validate(); err != nil {
 		return cfg, usagef(c, "%v", err)

@@ -166,19 +166,42 @@ func (s *Server) Close() error {
 	return err
 }
 
+// call is one row of the API.
+type call struct {
+	method, path string
+	handle       http.HandlerFunc
+}
+
+func (s *Server) calls() []call {
+	get := func(f func() any) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, f()) }
+	}
+	return []call{
+		{http.MethodGet, PathStatus, get(func() any { return s.backend.Status() })},
+		{http.MethodGet, PathIOMode, get(func() any { return s.backend.IOMode() })},
+		{http.MethodPut, PathIOMode, s.setIOMode},
+		{http.MethodGet, PathStats, get(func() any { return s.backend.Stats() })},
+		{http.MethodGet, PathExports, get(func() any { return s.backend.Exports() })},
+		{http.MethodPost, PathReload, s.reload},
+		{http.MethodGet, PathClients, get(func() any { return s.backend.Clients() })},
+		{http.MethodGet, PathEvents, s.events},
+	}
+}
+
+// Calls lists the API's calls, as in "GET /v1/status".
+func Calls() []string {
+	var list []string
+	for _, c := range new(Server).calls() {
+		list = append(list, c.method+" "+c.path)
+	}
+	return list
+}
+
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	get := func(path string, f func() any) {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, f()) })
+	for _, c := range s.calls() {
+		mux.HandleFunc(c.method+" "+c.path, c.handle)
 	}
-	get(PathStatus, func() any { return s.backend.Status() })
-	get(PathIOMode, func() any { return s.backend.IOMode() })
-	get(PathStats, func() any { return s.backend.Stats() })
-	get(PathExports, func() any { return s.backend.Exports() })
-	get(PathClients, func() any { return s.backend.Clients() })
-	mux.HandleFunc("PUT "+PathIOMode, s.setIOMode)
-	mux.HandleFunc("POST "+PathReload, s.reload)
-	mux.HandleFunc("GET "+PathEvents, s.events)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, fmt.Errorf("%s %s: no such call; docs/admin-api.md lists them", r.Method, r.URL.Path))
 	})
