@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -82,13 +83,18 @@ func load(src Source) (*Set, []Warning, error) {
 
 // readTable reads one file within the limit.
 func readTable(name string) ([]byte, error) {
-	f, err := os.Open(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO would keep the caller, and its signals, waiting
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the exports: %w; %s", err, openRemedy(err))
 	}
 	defer f.Close()
-	if st, err := f.Stat(); err == nil && st.IsDir() {
+	switch st, err := f.Stat(); {
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the exports: %w; check the disk", err)
+	case st.IsDir():
 		return nil, fmt.Errorf("cannot read the exports: %s is a directory; name the file, its drop-ins are found in %s.d", name, name)
+	case !st.Mode().IsRegular() && st.Mode()&fs.ModeCharDevice == 0: // /dev/null is the empty table
+		return nil, fmt.Errorf("cannot read the exports: %s is no regular file, and could not be read again on a reload; put the table into a file", name)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, MaxFileSize+1)) // parse reports the excess
 	if err != nil {
