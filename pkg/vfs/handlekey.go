@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 const keyFile = "handle.key"
@@ -47,7 +48,7 @@ func keyLine(k HandleKey) string {
 }
 
 func readHandleKey(path string) (k HandleKey, err error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // never wait for the other end of a FIFO
 	if err != nil {
 		return k, err
 	}
@@ -55,6 +56,12 @@ func readHandleKey(path string) (k HandleKey, err error) {
 	st, err := f.Stat()
 	if err != nil {
 		return k, err
+	}
+	if !st.Mode().IsRegular() {
+		return k, fmt.Errorf("%s is no regular file: remove it for a new key, or name another directory with --state", path)
+	}
+	if uid := st.Sys().(*syscall.Stat_t).Uid; uid != 0 && int(uid) != os.Geteuid() {
+		return k, fmt.Errorf("%s belongs to uid %d, who knows the key and could make file handles: chown it to the server's user if you trust it, or remove it for a new one (clients then have to mount again)", path, uid)
 	}
 	if st.Mode().Perm()&0o077 != 0 {
 		return k, fmt.Errorf("%s can be read by others (mode %04o), who could then make file handles: chmod 600 it, or remove it for a new one (clients then have to mount again)", path, st.Mode().Perm())
