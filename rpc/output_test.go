@@ -110,7 +110,11 @@ func TestSmallRepliesToSlowReader(t *testing.T) {
 			}
 		}
 	})
-	eventually(t, "it stalls", func() bool { return ts.queued.Load() > 32<<10 })
+	eventually(t, "it stalls", func() bool {
+		n := ts.Stats().Calls
+		time.Sleep(50 * time.Millisecond)
+		return n > 100 && n == ts.Stats().Calls
+	})
 	if q := ts.queued.Load(); q > 64<<10+outSize {
 		t.Errorf("%d bytes queued", q)
 	}

@@ -48,6 +48,7 @@ type service struct {
 
 	tid        atomic.Int32
 	lastCaller []byte // flavour and identity of the last call that ran
+	waited     bool   // nothing was to be done before the present event
 
 	serial   uint64        // of the last procedure
 	running  atomic.Uint64 // serial of the procedure that runs; 0 when none does
@@ -85,7 +86,9 @@ func (t *service) run(s *Server) {
 // event waits for an event and serves it; false when the server stops.
 func (t *service) event() bool {
 	s := t.srv
+	t.waited = false
 	for !s.poll.try(&t.ev) {
+		t.waited = true
 		s.waiting.Add(1)
 		ok := s.poll.wait(&t.ev)
 		if s.waiting.Add(-1) == 0 {
@@ -138,6 +141,7 @@ func (t *service) round(c *Conn) bool {
 	}
 	t.calls = t.calls[:0]
 	in, full, ok := t.read(c)
+	sent := t.nbytesOut.Load()
 	now := t.srv.Now()
 	for more := ok; more && ok; {
 		var err error
@@ -161,7 +165,12 @@ func (t *service) round(c *Conn) bool {
 		}
 		t.release()
 	}
-	return ok && full
+	// A client that got small replies may have sent the next calls by now.
+	// With nobody else waiting, a look is cheaper than another event, which
+	// may go to the other thread while this one still asks for it: 20 us of
+	// CPU in place of 60 for one call at a time.
+	small := t.nbytesOut.Load()-sent < largeFrom && c.in.left < largeFrom
+	return ok && (full || small && t.waited)
 }
 
 // release ends the life of t.calls.

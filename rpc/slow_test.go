@@ -3,6 +3,7 @@ package rpc
 import (
 	"bytes"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -232,16 +233,11 @@ func TestBusyThreadsAreNotReplaced(t *testing.T) {
 		t.Error("a thread that cannot be looked at must count as asleep")
 	}
 	running := make(chan int)
-	stop := make(chan struct{})
+	var stop atomic.Bool
 	go func() {
 		runtime.LockOSThread()
 		running <- unix.Gettid()
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
+		for !stop.Load() {
 		}
 	}()
 	tid := <-running
@@ -252,7 +248,7 @@ func TestBusyThreadsAreNotReplaced(t *testing.T) {
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
-	close(stop)
+	stop.Store(true)
 	if busy < 50 {
 		t.Errorf("a thread that computes was seen asleep %d times of 100", 100-busy)
 	}
