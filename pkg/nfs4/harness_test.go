@@ -114,7 +114,9 @@ func startServer(t testing.TB, mod ...func(*state.Config)) *testServer {
 	s.rpc, err = rpc.NewServer(rpc.Config{Programs: programs, Threads: 2, SlowThreads: 8, Log: log,
 		NewLocal: func() any {
 			fs, err := s.ns.NewThread()
-			must(t, err)
+			if err != nil {
+				panic(err)
+			}
 			return &testLocal{s.svc.NewLocal(fs), fs}
 		},
 		CloseLocal: func(l any) { l.(*testLocal).fs.Close() },
