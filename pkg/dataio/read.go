@@ -15,9 +15,10 @@ import (
 
 var errNoPipe = errors.New("no pipe")
 
-// Read serves q. Errors are errnos: unix.EAGAIN only with q.NoWait (run the
-// READ again where it may sleep), unix.EMFILE when a bounded resource stayed
-// used up (to the client: try later), unix.EINVAL for an offset over 2^63-1.
+// Read serves q. Errors are errnos: unix.EAGAIN with q.NoWait (run the READ
+// again where it may sleep) or while somebody gives back a lease, unix.EMFILE
+// when a bounded resource stayed used up (both to the client: try later),
+// unix.EINVAL for an offset over 2^63-1.
 func (e *Engine) Read(th *Thread, q *ReadReq) (ReadRes, error) {
 	if q.Offset > math.MaxInt64 {
 		return ReadRes{}, unix.EINVAL

@@ -72,8 +72,9 @@ func (e *Engine) WriteFailed(f *filecache.File) {
 // error: the kernel stopped at a full disk, a quota or a limit, and the
 // client's next WRITE, for the rest, is told which; going on here would only
 // trade that count for an error. Errors are errnos, with nothing written:
-// unix.EAGAIN only with q.NoWait, unix.EMFILE as for Read, unix.EFBIG past the
-// largest offset, unix.EIO when stable storage was asked for and failed.
+// unix.EAGAIN with q.NoWait or while a lease is given back, unix.EMFILE as for
+// Read, unix.EFBIG past the largest offset, unix.EIO when stable storage was
+// asked for and failed.
 func (e *Engine) Write(th *Thread, q *WriteReq) (n int, committed uint32, verf [8]byte, err error) {
 	verf = e.Verifier() // before the data: a failure from here on must show
 	if q.Offset > math.MaxInt64 || uint64(len(q.Data)) > math.MaxInt64-q.Offset {

@@ -156,9 +156,10 @@ func (f *File) FD(k Kind) int { return int(f.data[k].Load()) }
 
 // Open returns the data descriptor of a kind. If none is open it opens one
 // through /proc/self/fd, under the calling thread's credentials (the server's
-// own, for a caller whose permission was decided before). With !wait it
-// returns unix.EAGAIN instead of sleeping for a lease or for room; otherwise
-// unix.EMFILE says that no room came free. Errors are errnos;
+// own, for a caller whose permission was decided before). unix.EAGAIN says that
+// somebody has a lease on the file, which is being given back now; with !wait
+// also that it would have had to sleep for room. With wait unix.EMFILE says
+// that no room came free. Errors are errnos;
 // unix.EOPNOTSUPP means that a direct descriptor was asked for a file without
 // direct I/O, unix.EINVAL that the file is not a regular one.
 func (f *File) Open(k Kind, wait bool) (int, error) {
@@ -188,7 +189,7 @@ func (f *File) Open(k Kind, wait bool) (int, error) {
 		if f.shared > 0 {
 			return f.dupShared(k)
 		}
-		return f.reopen(k, wait)
+		return f.reopen(k)
 	})
 	if err != nil {
 		return -1, err
@@ -214,17 +215,12 @@ func (f *File) Open(k Kind, wait bool) (int, error) {
 	return fd, nil
 }
 
-func (f *File) reopen(k Kind, wait bool) (int, error) {
+func (f *File) reopen(k Kind) (int, error) {
 	path := "/proc/self/fd/" + strconv.Itoa(f.pathFD)
 	try := func(flags int) (int, error) {
-		flags |= unix.O_CLOEXEC | unix.O_NOCTTY
-		// On a regular file O_NONBLOCK only keeps the open from waiting while
-		// another process gives back a lease (up to 45 s).
-		fd, err := openRetry(path, flags|unix.O_NONBLOCK)
-		if err == unix.EAGAIN && wait {
-			return openRetry(path, flags)
-		}
-		return fd, err
+		// On a regular file O_NONBLOCK only keeps the open from waiting while a
+		// lease is given back (up to 45 s), perhaps by a client's delegation.
+		return openRetry(path, flags|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK)
 	}
 	switch k {
 	case Write:

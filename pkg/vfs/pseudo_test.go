@@ -366,3 +366,33 @@ func TestWrongSec(t *testing.T) {
 		want(t, "version 3", err, unix.EACCES)
 	})
 }
+
+// TestCrossmntListing has a file system mounted in an export with crossmnt, and one without file handles.
+func TestCrossmntListing(t *testing.T) {
+	d := exportDir(t)
+	os.Mkdir(filepath.Join(d, "mnt"), 0o755)
+	os.Mkdir(filepath.Join(d, "proc"), 0o755)
+	var under, proc unix.Stat_t
+	unix.Stat(filepath.Join(d, "mnt"), &under)
+	unix.Stat(filepath.Join(d, "proc"), &proc)
+	mountFS(t, "tmpfs", filepath.Join(d, "mnt"), "tmpfs", 0, "")
+	mountFS(t, "proc", filepath.Join(d, "proc"), "proc", 0, "")
+	b := newBench(t, d+" *(rw,crossmnt,no_root_squash)\n")
+	b.on(func(th *Thread) {
+		u := b.v4(th, 0, 0)
+		root := u.mount(d)
+		mnt, a, err := u.lookup(root, "mnt")
+		ok(t, "lookup", err)
+		list := u.entries(root)
+		if e := list["mnt"]; e.Attr != a || string(e.Handle.Bytes()) != string(mnt) || a.MountedOnFileID != under.Ino || a.FileID == under.Ino || e.FileID != under.Ino {
+			t.Errorf("READDIR has %+v, LOOKUP %+v, over %d", e, a, under.Ino)
+		}
+		if up, err := u.lookupp(mnt); err != nil || string(up) != string(root) {
+			t.Errorf("LOOKUPP out of a mount: %v", err)
+		}
+		// What cannot be shown is the directory underneath.
+		if _, a, err := u.lookup(root, "proc"); err != nil || a.FileID != proc.Ino || list["proc"].Attr != a {
+			t.Errorf("a file system without handles: %v, %+v in a listing %+v", err, a, list["proc"].Attr)
+		}
+	})
+}
