@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -94,11 +95,14 @@ const maxConfigFile = 1 << 20
 
 // LoadFile overlays the keys of a YAML file on c.
 func (c *Config) LoadFile(name string) error {
-	f, err := os.Open(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO that nobody writes must not hold up the start
 	if err != nil {
 		return fmt.Errorf("config file: %w; name another with --config", err)
 	}
 	defer f.Close()
+	if st, err := f.Stat(); err == nil && !st.Mode().IsRegular() && st.Mode()&os.ModeCharDevice == 0 {
+		return fmt.Errorf("config file %s is no regular file; name another with --config", name)
+	}
 	src, err := io.ReadAll(io.LimitReader(f, maxConfigFile+1))
 	if err != nil {
 		return fmt.Errorf("config file: %w", err)

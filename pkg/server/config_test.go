@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -98,5 +99,17 @@ func TestMissingCapabilitiesAreNamed(t *testing.T) {
 	}
 	if !strings.Contains(strings.Join(warns, "\n"), "CAP_MKNOD") {
 		t.Errorf("warnings: %v", warns)
+	}
+}
+
+// A FIFO that nobody writes is refused, not waited for.
+func TestConfigFileIsNoFIFO(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := Defaults()
+	if err := c.LoadFile(name); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Errorf("a FIFO: %v", err)
 	}
 }
