@@ -2,7 +2,7 @@
 //
 // A thread takes one event, reads what the connection has, runs the calls it
 // finds and sends their replies in one system call. Two things decide its
-// speed (docs/architecture.md has the figures): that the replies to a burst
+// speed: that the replies to a burst
 // leave together, and that a burst is grouped by caller, since procedures keep
 // the last caller's credentials.
 //
