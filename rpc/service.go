@@ -2,9 +2,8 @@
 //
 // A thread takes one event, reads what the connection has, runs the calls it
 // finds and sends their replies in one system call. Two things decide its
-// speed: that the replies to a burst
-// leave together, and that a burst is grouped by caller, since procedures keep
-// the last caller's credentials.
+// speed: that the replies to a burst leave together, and that a burst is
+// grouped by caller, since procedures keep the last caller's credentials.
 //
 //	GETATTR, calls/s:          1 connection x 16 in flight   8 x 8
 //	one write per reply                               93k    108k
