@@ -27,7 +27,9 @@ import (
 
 const (
 	callbackTimeout = 10 * time.Second // for an answer
-	maxCallbacks40  = 64               // callbacks to 4.0 clients at a time, each of which has a goroutine
+	probeDelay      = 50 * time.Millisecond
+	maxProbeDelay   = time.Second
+	maxCallbacks40  = 64 // callbacks to 4.0 clients at a time, each of which has a goroutine
 )
 
 var (
@@ -153,7 +155,22 @@ func (b *Callbacks) Probe(c *state.Client) {
 		b.probe40(c)
 		return
 	}
-	b.send41(c, 0, nil, true, func(_ *xdr.Decoder, err error) { b.st.SetCallbackPath(c, err == nil) })
+	b.probe41(c, probeDelay)
+}
+
+// probe41 sends CB_SEQUENCE alone. It waits a little first: what made the probe necessary is CREATE_SESSION or
+// BIND_CONN_TO_SESSION, and a client does not know its session before the answer to that is there. It says so then, and is
+// asked again.
+func (b *Callbacks) probe41(c *state.Client, delay time.Duration) {
+	time.AfterFunc(delay, func() {
+		b.send41(c, 0, nil, true, func(_ *xdr.Decoder, err error) {
+			if err == callbackError(wire.NFS4ERR_BADSESSION) && delay < maxProbeDelay {
+				b.probe41(c, 4*delay)
+				return
+			}
+			b.st.SetCallbackPath(c, err == nil)
+		})
+	})
 }
 
 // Gone implements state.Callbacks.
