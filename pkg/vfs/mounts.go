@@ -157,9 +157,15 @@ func (t *tree) root() *fsMount {
 // look opens the export's directory as it is now and says where it is.
 func (t *tree) look() (fd int, s source, err error) {
 	path := t.export.Path
-	fd, err = unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	// The path was resolved when the exports were read. A link in it now may be someone's who owns a directory above,
+	// and lead anywhere.
+	fd, err = unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
 	if err != nil {
 		switch err {
+		case unix.ELOOP:
+			err = errLink
 		case unix.ENOENT:
 			err = errNoDirectory
 		case unix.ENOTDIR:
@@ -202,6 +208,8 @@ func transient(err error) bool {
 	return false
 }
 
+var errLink = errors.New("a symbolic link has come into its path: if that is meant, reload the exports")
+
 var errNoDirectory = errors.New("the directory does not exist: make it, and the export is served from then on")
 
 // check looks at the export's path and takes up what is there now. It must run under the server's credentials.
@@ -212,7 +220,7 @@ func (t *tree) check() error {
 	if err != nil {
 		if root := t.root(); root != nil {
 			// A directory that was only renamed is still where its handles say, and a shortage tells nothing.
-			if err == errNoDirectory && mountExists(root) || transient(err) {
+			if (err == errNoDirectory || err == errLink) && mountExists(root) || transient(err) {
 				return nil
 			}
 		}
