@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/netip"
@@ -61,12 +62,15 @@ type Server struct {
 	reload   sync.Mutex
 }
 
-// New makes a server that is not reachable yet. Its errors say what to do.
-func New(cfg Config) (*Server, error) {
+// New makes a server that is not reachable yet. Its errors say what to do. It
+// logs to standard error.
+func New(cfg Config) (*Server, error) { return newServer(cfg, os.Stderr) }
+
+func newServer(cfg Config, logTo io.Writer) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: newLog(&cfg, os.Stderr), started: time.Now(), failed: make(chan error, 1), resolver: exports.NewSystemResolver(exports.ResolverConfig{})}
+	s := &Server{cfg: cfg, log: newLog(&cfg, logTo), started: time.Now(), failed: make(chan error, 1), resolver: exports.NewSystemResolver(exports.ResolverConfig{})}
 	warnings, err := checkCapabilities()
 	if err != nil {
 		return nil, err
@@ -342,15 +346,18 @@ func (s *Server) Shutdown() error {
 	if s.embedded != nil {
 		errs = append(errs, s.embedded.Close(ctx))
 	}
-	if err := s.rpc.Shutdown(ctx); err != nil {
-		errs = append(errs, fmt.Errorf("calls still in flight after %s were cut off: %w", s.cfg.ShutdownTimeout, err))
+	cutOff := s.rpc.Shutdown(ctx)
+	if cutOff != nil {
+		errs = append(errs, fmt.Errorf("calls still in flight after %s were cut off: %w", s.cfg.ShutdownTimeout, cutOff))
 	}
 	if s.admin != nil {
 		if err := s.admin.Close(); err != nil && !errors.Is(err, fs.ErrClosed) {
 			errs = append(errs, err)
 		}
 	}
-	errs = append(errs, s.closeRooms())
+	if cutOff == nil {
+		errs = append(errs, s.closeRooms())
+	} // else calls that hang, on a dead disk say, still use the rooms; closing them would wait for those
 	if s.ready {
 		s.log.Info().Msg("stopped")
 	}

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -117,4 +118,27 @@ func unmount(t testing.TB, dir string) {
 		}
 		t.Errorf("%s was still in use at the test's end: %v", dir, err)
 	}
+}
+
+// Freeze stops a file system: what would change it waits until thaw, which the
+// test's end calls at the latest.
+func Freeze(t testing.TB, dir string) (thaw func()) {
+	t.Helper()
+	Sandboxed(t)
+	const freeze, unfreeze = 0xC0045877, 0xC0045878 // FIFREEZE and FITHAW of linux/fs.h
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetInt(int(f.Fd()), freeze, 0); err != nil {
+		t.Fatalf("freeze %s: %v", dir, err)
+	}
+	thaw = sync.OnceFunc(func() {
+		if err := unix.IoctlSetInt(int(f.Fd()), unfreeze, 0); err != nil {
+			t.Errorf("thaw %s: %v", dir, err)
+		}
+		f.Close()
+	})
+	t.Cleanup(thaw)
+	return thaw
 }
