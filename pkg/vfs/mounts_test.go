@@ -503,15 +503,17 @@ func TestSubtreeCheck(t *testing.T) {
 				_, err = u.getattr(fh)
 				ok(t, "a handle, not cached", err)
 				os.Rename(filepath.Join(d, "sub"), filepath.Join(fs, "outside"))
-				forget()
 				var wanted error
 				if strings.Contains(opts, "subtree") {
 					wanted = ErrStale
 				}
-				_, err = u.getattr(fh)
-				want(t, "a file that moved out", err, wanted)
-				_, err = u.getattr(sub)
-				want(t, "a directory that moved out", err, wanted)
+				for _, how := range []string{"cached", "not cached"} {
+					_, err = u.getattr(fh)
+					want(t, how+": a file that moved out", err, wanted)
+					_, err = u.getattr(sub)
+					want(t, how+": a directory that moved out", err, wanted)
+					forget()
+				}
 				forget()
 				if err := b.ns.Reload(mustSet(t, d+" *(rw,no_root_squash)\n")); err != nil {
 					t.Error(err)

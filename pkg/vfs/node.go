@@ -200,17 +200,35 @@ func (v *View) node(fs uint64) (Node, error) {
 		}
 	}
 	th.hold(f)
+	if ok && m.connect && th.key != m.root {
+		// The kernel looks where the file is now; that it was below when it was cached says nothing (exports(5),
+		// subtree_check).
+		fd, err := v.openKey(m)
+		if err != nil {
+			return Node{}, err
+		}
+		unix.Close(fd) //nolint:errcheck // an O_PATH descriptor
+	}
 	return Node{f: f, m: m, exp: v.exp}, nil
 }
 
 // miss opens the file of th.key by its handle, as the server, and caches it.
 func (v *View) miss(m *fsMount) (*filecache.File, error) {
+	fd, err := v.openKey(m)
+	if err != nil {
+		return nil, err
+	}
+	return v.adopt(fd, m)
+}
+
+// openKey opens the file of th.key by its handle, as the server.
+func (v *View) openKey(m *fsMount) (int, error) {
 	if !v.c.MayBlock && m.gate.closed() {
-		return nil, ErrWouldBlock
+		return -1, ErrWouldBlock
 	}
 	th := v.th
 	if m.connect && th.key.Type&typeFlags == 0 && th.key != m.root {
-		return nil, ErrStale // from before the export had subtree_check: nothing says that it is below
+		return -1, ErrStale // from before the export had subtree_check: nothing says that it is below
 	}
 	th.asServer()
 	start := nanotime()
@@ -226,14 +244,14 @@ func (v *View) miss(m *fsMount) (*filecache.File, error) {
 	switch errnoOf(err) {
 	case 0:
 	case unix.EAGAIN:
-		return nil, ErrWouldBlock
+		return -1, ErrWouldBlock
 	case unix.ESTALE, unix.EINVAL, unix.EOPNOTSUPP, unix.EPERM, unix.ENOENT, unix.EOVERFLOW:
 		v.ns.stale.Add(1)
-		return nil, ErrStale // a handle that this file system does not know, any more or at all
+		return -1, ErrStale // a handle that this file system does not know, any more or at all
 	default:
-		return nil, fail(errnoOf(err))
+		return -1, fail(errnoOf(err))
 	}
-	return v.adopt(fd, m)
+	return fd, nil
 }
 
 // adopt caches a just opened descriptor of the file of th.key.
