@@ -34,6 +34,7 @@ type cacheKey struct {
 	addr                  [16]byte
 	xid, prog, vers, proc uint32
 	sum                   uint64
+	port                  uint16 // with byPort
 }
 
 type cacheState uint8
@@ -65,6 +66,7 @@ type cacheShard struct {
 // replyCache keeps the replies to one kind of call.
 type replyCache struct {
 	age    int64
+	byPort bool // calls from another port of the client are other calls
 	seed   maphash.Seed
 	shards [cacheShards]cacheShard
 
@@ -105,7 +107,11 @@ func (r *replyCache) key(c *Conn, h *header, body []byte) cacheKey {
 	}
 	sum := mix(maphash.Bytes(r.seed, args), uint64(len(body)))
 	sum = mix(sum^uint64(h.flavor), maphash.Bytes(r.seed, h.identity)) // the groups too: they decide what the answer is
-	return cacheKey{addr: c.peer.remote.Addr().As16(), xid: h.xid, prog: h.prog, vers: h.vers, proc: h.proc, sum: sum}
+	k := cacheKey{addr: c.peer.remote.Addr().As16(), xid: h.xid, prog: h.prog, vers: h.vers, proc: h.proc, sum: sum}
+	if r.byPort {
+		k.port = c.peer.remote.Port()
+	}
+	return k
 }
 
 func mix(a, b uint64) uint64 {
