@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/pkg/dataio"
+	"sluice/pkg/filecache"
 )
 
 // hot returns a thread's user and the handles of an export and of files in it.
@@ -156,6 +157,30 @@ func TestHotPathsDoNotAllocate(t *testing.T) {
 					t.Errorf("%v allocations", n)
 				}
 			})
+		})
+	}
+}
+
+// openGuard lets everything go on.
+type openGuard struct{}
+
+func (openGuard) CheckRead(*filecache.Key, uint64, bool) error          { return nil }
+func (openGuard) CheckWrite(*filecache.Key, uint64, bool) error         { return nil }
+func (openGuard) CheckSetattr(*filecache.Key, uint64, bool, bool) error { return nil }
+func (openGuard) CheckGetattr(*filecache.Key, uint64, bool) error       { return nil }
+func (openGuard) CheckNames(*filecache.Key, uint64) error               { return nil }
+
+func TestHotPathsWithGuardDoNotAllocate(t *testing.T) {
+	for _, op := range hotOps() {
+		hot(t, func(u *user, root, file []byte) {
+			u.b.ns.SetGuard(openGuard{})
+			for _, v4 := range []bool{false, true} {
+				u.c.V4 = v4
+				runHot(t, op, u, root, file)
+				if n := testing.AllocsPerRun(100, func() { runHot(t, op, u, root, file) }); n != 0 {
+					t.Errorf("%s, version 4 %v: %v allocations", op.name, v4, n)
+				}
+			}
 		})
 	}
 }

@@ -237,8 +237,10 @@ func TestWeaken(t *testing.T) {
 				t.Error("weakened nothing")
 			}
 			ok(t, "acquire", b.leases.Acquire(b.key, false))
-			if !b.leases.Weaken(b.key) || !b.leases.Weaken(b.key) {
-				t.Fatal("not weakened")
+			for range 2 { // the second time it is weak already
+				if !b.leases.Weaken(b.key) {
+					t.Error("not weakened")
+				}
 			}
 			_, err := u.write(b.fh, 0, "its own")
 			ok(t, "write", err)

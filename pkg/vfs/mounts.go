@@ -6,9 +6,10 @@
 // underneath, as Linux clients see them; and the administrator can unmount the original at any time. (The file system
 // stays in use until the next look at the path, some two seconds later: then its files are closed.)
 //
-// An export with crossmnt, or above one with nohide, is served through the mounts themselves, and the kernel's own walk
-// crosses into whatever is mounted at that moment. name_to_handle_at tells on which mount a name ended. Such mounts are
-// busy until exports are reloaded, as they are with the kernel's server until `exportfs -f`.
+// An export with crossmnt, or above another export (version 4 crosses into all, version 3 into those with nohide), is
+// served through the mounts themselves, and the kernel's own walk crosses into whatever is mounted at that moment.
+// name_to_handle_at tells on which mount a name ended. Such mounts are busy until exports are reloaded, as they are with the
+// kernel's server until `exportfs -f`.
 //
 // Tables are replaced as a whole and read without locks; a mount taken out of them is closed when every thread has
 // finished the call that it may be used in (see Namespace.quiesce).
