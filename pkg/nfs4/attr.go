@@ -52,7 +52,6 @@ var (
 	supported [3]words // by minor version
 	writable  words    // those with a set
 	exclusive words    // of suppattr_exclcreat, before supported
-	required  words    // of fs-dependent ones: none; kept for tests
 )
 
 // An attribute's minor version: open_arguments and the delegated times are of

@@ -26,7 +26,6 @@ type dirWriter struct {
 	req  vfs.ReaddirReq
 
 	w        words // what is asked
-	bare     bool  // nothing that needs an entry's attributes
 	limit    int   // c.e.Len() that entries must not pass
 	dircount int   // bytes left
 	entries  int

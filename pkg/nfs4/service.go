@@ -24,7 +24,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"sluice/pkg/state"
-	"sluice/pkg/trace"
 	"sluice/pkg/vfs"
 	"sluice/rpc"
 	wire "sluice/xdr/nfs4"
@@ -35,7 +34,6 @@ type Config struct {
 	Namespace *vfs.Namespace
 	State     *state.State
 	Log       zerolog.Logger
-	Trace     *trace.Bus // may be nil
 
 	MinMinor uint32 // lowest minor version served; 0
 	MaxMinor uint32 // highest one; 0 stands for 2 unless OnlyMinor0 is set
@@ -54,14 +52,12 @@ type Config struct {
 
 // Service holds the procedures.
 type Service struct {
-	ns    *vfs.Namespace
-	st    *state.State
-	log   zerolog.Logger
-	trace *trace.Bus
-	cfg   Config
-	ids   *IDMap
-	seed  maphash.Seed
-	boot  wire.Verifier4
+	ns   *vfs.Namespace
+	st   *state.State
+	log  zerolog.Logger
+	cfg  Config
+	ids  *IDMap
+	seed maphash.Seed
 }
 
 // New makes the service.
@@ -75,7 +71,7 @@ func New(cfg Config) *Service {
 	if cfg.MaxOps <= 0 {
 		cfg.MaxOps = 128
 	}
-	s := &Service{ns: cfg.Namespace, st: cfg.State, log: cfg.Log, trace: cfg.Trace, cfg: cfg, ids: cfg.IDs, seed: maphash.MakeSeed()}
+	s := &Service{ns: cfg.Namespace, st: cfg.State, log: cfg.Log, cfg: cfg, ids: cfg.IDs, seed: maphash.MakeSeed()}
 	return s
 }
 
