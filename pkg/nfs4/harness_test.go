@@ -149,9 +149,6 @@ func startServer(t testing.TB, mod ...func(*state.Config)) *testServer {
 	return s
 }
 
-// advance moves the clock.
-func (s *testServer) advance(d time.Duration) { s.clock.Add(int64(d)) }
-
 // run runs f inside a procedure.
 func (s *testServer) run(c *conn, f func(*rpc.Call)) {
 	s.t.Helper()
