@@ -28,6 +28,10 @@ const (
 	exitUsage  = 2
 )
 
+func init() {
+	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintln(c.App.Writer, "sluice", server.Version()) }
+}
+
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
@@ -58,7 +62,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func newApp() *cli.App {
-	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintln(c.App.Writer, "sluice", server.Version()) }
 	app := &cli.App{
 		Name:                 "sluice",
 		Usage:                "an NFS server whose I/O cache mode is chosen at run time",

@@ -55,8 +55,8 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 	return nil
 }
 
-// Stream reads a stream of JSON lines and calls line for each, until the
-// stream ends, ctx is done or line returns an error.
+// Stream reads a stream of lines and calls line for each, until ctx is done,
+// line returns an error, or the server ends, which is an error too.
 func (c *Client) Stream(ctx context.Context, path string, line func([]byte) error) error {
 	body, err := c.open(ctx, http.MethodGet, path, nil)
 	if err != nil {
@@ -72,7 +72,10 @@ func (c *Client) Stream(ctx context.Context, path string, line func([]byte) erro
 	if ctx.Err() != nil {
 		return nil
 	}
-	return sc.Err()
+	if err := sc.Err(); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	return fmt.Errorf("the server has ended, and with it the stream from %s", c.socket)
 }
 
 func (c *Client) open(ctx context.Context, method, path string, in any) (io.ReadCloser, error) {
