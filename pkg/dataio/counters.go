@@ -33,6 +33,9 @@ var reasonNames = [reasons]string{
 
 func (r reason) String() string { return reasonNames[r] }
 
+// FallbackReasons lists the names under which fallbacks are counted.
+func FallbackReasons() []string { return append([]string(nil), reasonNames[served+1:]...) }
+
 // modeCounters count the calls that a mode served (calls, bytes, excess,
 // latency) and those that were asked of it and not served so (fallbacks).
 type modeCounters struct {

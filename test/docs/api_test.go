@@ -17,9 +17,11 @@ import (
 	"time"
 
 	"sluice/pkg/admin"
+	"sluice/pkg/dataio"
 	"sluice/pkg/server"
 	"sluice/pkg/stats"
 	"sluice/pkg/trace"
+	"sluice/rpc"
 )
 
 const apiDoc = "docs/admin-api.md"
@@ -89,6 +91,12 @@ func TestAPIFields(t *testing.T) {
 	} {
 		same(t, c.heading, firstCells(table(t, section(t, text, c.heading), "field")), fields(c.typ, "", c.stop))
 	}
+	same(t, "reasons of fallbacks", firstCells(table(t, text, "reason")), dataio.FallbackReasons())
+	var refusals []string
+	for r := range rpc.NumReasons {
+		refusals = append(refusals, r.String())
+	}
+	same(t, "refusals", firstCells(table(t, text, "refusal")), refusals)
 	tail := section(t, text, "## JSON of commands that ask no server")
 	same(t, "exports check", firstCells(table(t, tail, "field")), fields(reflect.TypeFor[server.CheckResult](), "", nil))
 	second := slices.Index(tail, "`sluice version --json`:")
@@ -177,7 +185,7 @@ func TestAPISample(t *testing.T) {
 func TestAPIProse(t *testing.T) {
 	text, _ := parse(t, apiDoc)
 	known := map[string]bool{}
-	for _, heading := range []string{"field", "event"} {
+	for _, heading := range []string{"field", "event", "reason", "refusal"} {
 		rest := text
 		for {
 			at := slices.IndexFunc(rest, func(l string) bool { return strings.HasPrefix(l, "| "+heading+" |") })
