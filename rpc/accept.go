@@ -102,7 +102,7 @@ func (s *Server) admit(fd int, sa unix.Sockaddr) {
 	}
 	c := &Conn{srv: s, fd: fd, id: s.nextID.Add(1), since: time.Now(), active: s.Now(), low: 1}
 	c.peer = peer{addrPort(sa), addrPort(local)}
-	s.tune(fd)
+	s.tune(fd, c.peer)
 	if s.cfg.OnConnect != nil {
 		s.cfg.OnConnect(c)
 	}
@@ -130,7 +130,12 @@ func (s *Server) admit(fd int, sa unix.Sockaddr) {
 }
 
 // tune sets the socket's options. None is vital: an error is ignored.
-func (s *Server) tune(fd int) {
+//
+// Congestion control stays what the administrator chose, but for a client on
+// this host: nothing can be congested there, and BBR, where that is the
+// choice, paces the replies by timers. READ of 1 MiB over 4 connections, GB/s:
+// 2.9 by BBR, 7.0 by Reno (decision 34).
+func (s *Server) tune(fd int, p peer) {
 	set := func(level, opt, v int) { unix.SetsockoptInt(fd, level, opt, v) }
 	set(unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) // replies leave in one piece, and none waits for an ACK
 	set(unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
@@ -138,6 +143,9 @@ func (s *Server) tune(fd int) {
 	set(unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15)
 	set(unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 8)
 	set(unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(s.cfg.UserTimeout.Milliseconds()))
+	if p.remote.Addr().IsLoopback() || p.remote.Addr() == p.local.Addr() {
+		unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
+	}
 }
 
 func (s *Server) disconnected(c *Conn) {
