@@ -44,7 +44,8 @@ func (m *monitor) arm() {
 func (m *monitor) run(s *Server) {
 	defer s.threads.Done()
 	runtime.LockOSThread()
-	calm := 0
+	calm, pause := 0, new(unix.Timespec)
+	*pause = unix.NsecToTimespec(lookEvery)
 	for !m.stop.Load() {
 		if !m.armed.Load() {
 			m.bed.wait(time.Hour)
@@ -52,7 +53,7 @@ func (m *monitor) run(s *Server) {
 			calm = 0
 			continue
 		}
-		nanosleep(lookEvery)
+		nanosleep(pause)
 		if s.waiting.Load() > 0 {
 			if calm++; calm >= calmTicks {
 				m.armed.Store(false)

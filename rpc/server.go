@@ -32,11 +32,12 @@ type Server struct {
 
 	caches [2]*replyCache // by Proc.Bulk
 
-	waiting  atomic.Int32 // service threads at epoll
-	services atomic.Pointer[[]*service]
-	spares   parker
-	mon      monitor
-	threads  sync.WaitGroup // service threads and the monitor
+	waiting   atomic.Int32 // service threads at epoll
+	lingering atomic.Bool  // one looks for events before it sleeps
+	services  atomic.Pointer[[]*service]
+	spares    parker
+	mon       monitor
+	threads   sync.WaitGroup // service threads and the monitor
 
 	queued   atomic.Int64 // bytes of replies queued
 	shedding sync.Mutex

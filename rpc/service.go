@@ -33,6 +33,9 @@ const (
 	flushData = 256 << 10 // the same with payloads
 	maxBurst  = 128       // calls of a burst
 	minHalved = 4         // calls of the least burst whose first half is sent early
+	nap       = 5         // milliseconds of a wait that ends soon, on a busy server
+	lingerFor = 50_000    // nanoseconds, about what two wake-ups take
+	maxSitOut = 7         // waits without a look, at most
 	maxRounds = 16        // reads of one connection before others get their turn
 )
 
@@ -49,6 +52,8 @@ type service struct {
 	tid        atomic.Int32
 	lastCaller []byte // flavour and identity of the last call that ran
 	waited     bool   // nothing was to be done before the present event
+	vain       int    // grows with each look in vain, see linger
+	sitOut     int    // waits without a look, from now on
 
 	serial   uint64        // of the last procedure
 	running  atomic.Uint64 // serial of the procedure that runs; 0 when none does
@@ -87,10 +92,13 @@ func (t *service) run(s *Server) {
 func (t *service) event() bool {
 	s := t.srv
 	t.waited = false
-	for !s.poll.try(&t.ev) {
+	for !s.poll.try(&t.ev, 0) {
 		t.waited = true
+		if t.linger() {
+			break
+		}
 		s.waiting.Add(1)
-		ok := s.poll.wait(&t.ev)
+		ok := s.poll.try(&t.ev, nap) || s.poll.wait(&t.ev)
 		if s.waiting.Add(-1) == 0 {
 			s.mon.arm()
 		}
@@ -106,6 +114,33 @@ func (t *service) event() bool {
 		t.serve(c, t.ev.Events)
 	}
 	return true
+}
+
+// linger looks for an event for a little while before the thread sleeps: for
+// one client that waits for each reply, or sends its next burst at once, the
+// two wake-ups of a round trip cost more time than the call, and as much CPU
+// as the looking. One thread lingers, while another sleeps and so a core is
+// free; and after looks in vain it is left out for the next 1, 3 or 7
+// waits, so that it costs a server with little to do nearly nothing.
+func (t *service) linger() bool {
+	s := t.srv
+	if t.sitOut > 0 {
+		t.sitOut--
+		return false
+	}
+	if s.waiting.Load() == 0 || !s.lingering.CompareAndSwap(false, true) {
+		return false
+	}
+	defer s.lingering.Store(false)
+	for start := s.Now(); s.Now()-start < lingerFor; {
+		if s.poll.try(&t.ev, 0) {
+			t.vain = 0
+			return true
+		}
+	}
+	t.vain = min(2*t.vain+1, maxSitOut)
+	t.sitOut = t.vain
+	return false
 }
 
 // serve does what an event on c asks for.
