@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -38,6 +39,10 @@ Examples:
 			&cli.StringFlag{Name: "read-mode", Value: d.ReadMode, Usage: "`MODE` of READ: buffered, dontcache or direct"},
 			&cli.StringFlag{Name: "write-mode", Value: d.WriteMode, Usage: "`MODE` of WRITE: buffered"},
 			&cli.StringFlag{Name: "rpcbind", Value: d.Rpcbind, Usage: "`HOW`: auto (register when one runs), off, or embedded (be the portmapper on port 111)"},
+			&cli.DurationFlag{Name: "lease-time", Value: d.LeaseTime, Usage: "`TIME` an NFSv4 client may be silent before others may have what it holds"},
+			&cli.DurationFlag{Name: "grace-time", Value: d.GraceTime, Usage: "`TIME` after a start in which NFSv4 clients reclaim what they held; 0 is the lease time"},
+			&cli.StringFlag{Name: "delegations", Value: d.Delegations, Usage: "`WHICH` to give to NFSv4 clients: off, read, or on (for reading and writing)"},
+			&cli.StringFlag{Name: "id-domain", Value: d.IDDomain, Usage: "`DOMAIN` of the names of owners in NFSv4; without it they are numbers"},
 			&cli.StringFlag{Name: "log-level", Value: d.LogLevel, Usage: "`LEVEL`: debug, info, warn or error"},
 			&cli.StringFlag{Name: "log-format", Value: d.LogFormat, Usage: "`FORMAT`: console or json"},
 			&cli.IntFlag{Name: "threads", Value: d.Threads, Usage: "`NUMBER` of service threads; 0 is one per core"},
@@ -114,6 +119,7 @@ func serveConfig(c *cli.Context) (server.Config, error) {
 		{"exports", &cfg.Exports}, {"listen", &cfg.Listen}, {"admin", &cfg.Admin}, {"state", &cfg.State},
 		{"read-mode", &cfg.ReadMode}, {"write-mode", &cfg.WriteMode}, {"rpcbind", &cfg.Rpcbind},
 		{"log-level", &cfg.LogLevel}, {"log-format", &cfg.LogFormat},
+		{"delegations", &cfg.Delegations}, {"id-domain", &cfg.IDDomain},
 	} {
 		if c.IsSet(f.name) {
 			*f.dst = c.String(f.name)
@@ -130,11 +136,16 @@ func serveConfig(c *cli.Context) (server.Config, error) {
 			*f.dst = c.Int(f.name)
 		}
 	}
-	if c.IsSet("idle-timeout") {
-		cfg.IdleTimeout = c.Duration("idle-timeout")
-	}
-	if c.IsSet("shutdown-timeout") {
-		cfg.ShutdownTimeout = c.Duration("shutdown-timeout")
+	for _, f := range []struct {
+		name string
+		dst  *time.Duration
+	}{
+		{"idle-timeout", &cfg.IdleTimeout}, {"shutdown-timeout", &cfg.ShutdownTimeout},
+		{"lease-time", &cfg.LeaseTime}, {"grace-time", &cfg.GraceTime},
+	} {
+		if c.IsSet(f.name) {
+			*f.dst = c.Duration(f.name)
+		}
 	}
 	if c.IsSet("export") {
 		cfg.Export = c.StringSlice("export")

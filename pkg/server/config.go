@@ -46,6 +46,15 @@ type Config struct {
 	WriteMode string `yaml:"write-mode"`
 	// Rpcbind is auto, off or embedded.
 	Rpcbind string `yaml:"rpcbind"`
+	// LeaseTime is how long an NFSv4 client may be silent before others may
+	// have what it holds; GraceTime how long after a start only reclaims are
+	// served, 0 for as long as a lease. It ends early when all have reclaimed.
+	LeaseTime time.Duration `yaml:"lease-time"`
+	GraceTime time.Duration `yaml:"grace-time"`
+	// Delegations is off, read or on (for reading and writing).
+	Delegations string `yaml:"delegations"`
+	// IDDomain makes owners travel as name@domain; "" as numbers.
+	IDDomain string `yaml:"id-domain"`
 	// LogLevel is debug, info, warn or error; LogFormat console or json.
 	LogLevel  string `yaml:"log-level"`
 	LogFormat string `yaml:"log-format"`
@@ -68,6 +77,13 @@ type Config struct {
 	ShutdownTimeout time.Duration `yaml:"shutdown-timeout"`
 }
 
+// The lease times that make sense, as in the kernel's server: clients renew at
+// two thirds of it, and it is the grace period that a crash costs all of them.
+const (
+	minLease = 10 * time.Second
+	maxLease = time.Hour
+)
+
 // DefaultPort is the port of NFS (RFC 1813, 2.0.3; IANA).
 const DefaultPort = 2049
 
@@ -81,6 +97,8 @@ func Defaults() Config {
 		ReadMode:        "buffered",
 		WriteMode:       "buffered",
 		Rpcbind:         "auto",
+		LeaseTime:       90 * time.Second,
+		Delegations:     "on",
 		LogLevel:        "info",
 		LogFormat:       "console",
 		SlowThreads:     64,
@@ -219,6 +237,7 @@ func (c *Config) problems() (list []problem) {
 		}
 	}
 	oneOf("rpcbind", c.Rpcbind, "auto", "off", "embedded")
+	oneOf("delegations", c.Delegations, "off", "read", "on")
 	oneOf("log-level", c.LogLevel, "debug", "info", "warn", "error")
 	oneOf("log-format", c.LogFormat, "console", "json")
 	if _, err := serverMode(c.ReadMode); err != nil {
@@ -238,7 +257,10 @@ func (c *Config) problems() (list []problem) {
 	atLeast("max-connections", c.MaxConnections, 0)
 	atLeast("splice-min", c.SpliceMin, -1)
 	atLeast("buffer-pool", c.BufferPool, 8)
-	for key, d := range map[string]time.Duration{"idle-timeout": c.IdleTimeout, "shutdown-timeout": c.ShutdownTimeout} {
+	if c.LeaseTime < minLease || c.LeaseTime > maxLease {
+		add("lease-time", " is %v; it must be from %v to %v", c.LeaseTime, minLease, maxLease)
+	}
+	for key, d := range map[string]time.Duration{"idle-timeout": c.IdleTimeout, "shutdown-timeout": c.ShutdownTimeout, "grace-time": c.GraceTime} {
 		if d < 0 {
 			add(key, " is %v; it can't be negative", d)
 		}

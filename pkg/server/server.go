@@ -49,6 +49,7 @@ type Server struct {
 	engine   *dataio.Engine
 	ns       *vfs.Namespace
 	nfs      *nfs3.Service
+	v4       v4
 	obs      *observer
 	rpc      *rpc.Server
 
@@ -162,11 +163,15 @@ func (s *Server) build(descriptors uint64) error {
 		return err
 	}
 	s.nfs = nfs3.New(nfs3.Config{Namespace: s.ns, Exports: s.ns.Set, Log: s.log, Trace: &s.bus})
+	if err := s.buildV4(key, descriptors); err != nil {
+		return err
+	}
 	s.programs = s.nfs.Programs()
+	s.programs[0].Versions = append(s.programs[0].Versions, s.v4.service.Versions()...)
 	s.obs = newObserver(s.log, &s.bus)
 	s.obs.watch(s.programs)
 	s.rpc, err = rpc.NewServer(rpc.Config{
-		Programs: s.programs, NewLocal: s.nfs.NewLocal, CloseLocal: s.nfs.CloseLocal, OnConnect: s.nfs.Connect,
+		Programs: s.programs, NewLocal: s.newLocal, CloseLocal: s.nfs.CloseLocal, OnConnect: s.connect, OnDisconnect: s.disconnect,
 		Threads: s.cfg.Threads, SlowThreads: s.cfg.SlowThreads, MaxConns: s.cfg.MaxConnections,
 		// Replies that wait for clients must leave buffers for the others.
 		MaxQueuedTotal: int64(s.cfg.BufferPool) << 20 / 4,
@@ -366,6 +371,7 @@ func (s *Server) Shutdown() error {
 
 // closeRooms closes what build made, the upper rooms first.
 func (s *Server) closeRooms() error {
+	err := s.v4.close()
 	if s.ns != nil {
 		s.ns.Close()
 	}
@@ -373,7 +379,7 @@ func (s *Server) closeRooms() error {
 		s.cache.Close()
 	}
 	if s.engine != nil {
-		return s.engine.Close()
+		err = errors.Join(err, s.engine.Close())
 	}
-	return nil
+	return err
 }

@@ -8,6 +8,7 @@ import "time"
 type Config struct {
 	Lease       time.Duration // [90 s]
 	Grace       time.Duration // after a start with recorded clients [Lease]
+	RecallTime  time.Duration // how long a client may take to return a delegation before it is revoked [Lease]
 	Courtesy    time.Duration // how long an expired client's state is kept when nobody wants it [24 h]
 	Delegations bool          // grant read delegations
 	WriteDelegs bool          // grant write delegations too
@@ -128,6 +129,9 @@ func (c *Config) fill() {
 	}
 	if c.Grace <= 0 {
 		c.Grace = c.Lease
+	}
+	if c.RecallTime <= 0 {
+		c.RecallTime = c.Lease
 	}
 	if c.Courtesy <= 0 {
 		c.Courtesy = 24 * time.Hour

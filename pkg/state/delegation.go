@@ -203,7 +203,7 @@ func (s *State) recallOthers(f *file, client ClientID, exclusive, truncate bool,
 			victims = append(victims, d.client)
 			continue
 		}
-		if d.recalledAt != 0 && now-d.recalledAt > s.lease {
+		if d.recalledAt != 0 && now-d.recalledAt > s.recallTime {
 			s.revoke(d)
 			i--
 			continue
@@ -313,7 +313,7 @@ func (s *State) dropDeleg(d *deleg) {
 // by FREE_STATEID (RFC 8881 10.5); a 4.0 client's is simply gone.
 func (s *State) revoke(d *deleg) {
 	s.counts.delegsRevoked.Add(1)
-	s.logf("client %q did not return a delegation within the lease time: revoked", d.client.owner)
+	s.logf("client %q did not return a delegation within %v: revoked", d.client.owner, s.cfg.RecallTime)
 	if d.client.minor == 0 {
 		s.dropDeleg(d)
 		return
@@ -327,7 +327,7 @@ func (s *State) revoke(d *deleg) {
 // sweepDelegs revokes what is overdue.
 func (c *Client) sweepDelegs(now int64) {
 	for d := range c.recalled {
-		if now-d.recalledAt > c.s.lease {
+		if now-d.recalledAt > c.s.recallTime {
 			c.s.revoke(d)
 		}
 	}

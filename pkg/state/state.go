@@ -14,12 +14,13 @@ import (
 
 // State holds all clients' state. All methods may be called from any goroutine.
 type State struct {
-	cfg   Config
-	boot  uint32 // in client ids and stateids; never one that an earlier start had
-	lease int64  // nanoseconds
-	seed  maphash.Seed
-	start time.Time
-	grace grace
+	cfg        Config
+	boot       uint32 // in client ids and stateids; never one that an earlier start had
+	lease      int64  // nanoseconds; recallTime too
+	recallTime int64
+	seed       maphash.Seed
+	start      time.Time
+	grace      grace
 
 	sessions    sessionTable
 	locks       lockTable
@@ -59,7 +60,7 @@ type counters struct {
 func New(cfg Config) (*State, error) {
 	cfg.fill()
 	s := &State{
-		cfg: cfg, lease: int64(cfg.Lease), seed: maphash.MakeSeed(), start: time.Now(),
+		cfg: cfg, lease: int64(cfg.Lease), recallTime: int64(cfg.RecallTime), seed: maphash.MakeSeed(), start: time.Now(),
 		clients: map[ClientID]*Client{}, confirmed: map[string]*Client{}, unconfirmed: map[string]*Client{},
 		files: map[FileKey]*file{},
 	}
