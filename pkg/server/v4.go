@@ -70,7 +70,7 @@ func (s *Server) buildV4(key vfs.HandleKey, descriptors uint64) error {
 			return err
 		}
 		cfg.Leases, cfg.Delegations, cfg.WriteDelegs = v.leases, true, s.cfg.Delegations == "on"
-		cfg.RecallTime = recallTime(s.cfg.LeaseTime)
+		cfg.RecallTime = recallTime(s.cfg.LeaseTime, leaseBreakFile)
 		cfg.MaxDelegations = most
 	}
 	if v.state, err = state.New(cfg); err != nil {
@@ -89,8 +89,8 @@ func (s *Server) buildV4(key vfs.HandleKey, descriptors uint64) error {
 }
 
 // recallTime is how long a client may keep a delegation that is called back.
-func recallTime(lease time.Duration) time.Duration {
-	b, err := os.ReadFile(leaseBreakFile)
+func recallTime(lease time.Duration, breakFile string) time.Duration {
+	b, err := os.ReadFile(breakFile)
 	if err != nil {
 		return lease
 	}
