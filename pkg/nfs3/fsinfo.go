@@ -8,20 +8,30 @@ import (
 	wire3 "sluice/xdr/nfs3"
 )
 
+// ask asks an object, by op, for what is not on any hot path. When that fails
+// in a way that the client is told of, a has the object's attributes.
+func (s *Service) ask(c *rpc.Call, fh []byte, a *vfs.Attr, op func(*vfs.View, vfs.Node) error) error {
+	v, n, err := s.view(c, fh)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	if err = op(&v, n); err != nil && !again(c, err) {
+		after(&v, n, a)
+	}
+	return err
+}
+
 func (s *Service) fsstat(c *rpc.Call) rpc.Verdict {
 	var args wire3.FSSTAT3args
 	if args.Decode(&c.Args); c.Args.Err() != nil {
 		return rpc.GarbageArgs
 	}
-	v, n, err := s.view(c, args.Fsroot.Data)
 	var f vfs.FSStat
-	if err == nil {
+	err := s.ask(c, args.Fsroot.Data, &f.Attr, func(v *vfs.View, n vfs.Node) (err error) {
 		f, err = v.Fsstat(n)
-		if err != nil && !again(c, err) {
-			after(&v, n, &f.Attr)
-		}
-		v.Close()
-	}
+		return err
+	})
 	if again(c, err) {
 		return rpc.WouldBlock
 	}
@@ -45,15 +55,11 @@ func (s *Service) fsinfo(c *rpc.Call) rpc.Verdict {
 	if args.Decode(&c.Args); c.Args.Err() != nil {
 		return rpc.GarbageArgs
 	}
-	v, n, err := s.view(c, args.Fsroot.Data)
 	var f vfs.FSInfo
-	if err == nil {
+	err := s.ask(c, args.Fsroot.Data, &f.Attr, func(v *vfs.View, n vfs.Node) (err error) {
 		f, err = v.Fsinfo(n)
-		if err != nil && !again(c, err) {
-			after(&v, n, &f.Attr)
-		}
-		v.Close()
-	}
+		return err
+	})
 	if again(c, err) {
 		return rpc.WouldBlock
 	}
@@ -91,15 +97,11 @@ func (s *Service) pathconf(c *rpc.Call) rpc.Verdict {
 	if args.Decode(&c.Args); c.Args.Err() != nil {
 		return rpc.GarbageArgs
 	}
-	v, n, err := s.view(c, args.Object.Data)
 	var p vfs.PathConf
-	if err == nil {
+	err := s.ask(c, args.Object.Data, &p.Attr, func(v *vfs.View, n vfs.Node) (err error) {
 		p, err = v.Pathconf(n)
-		if err != nil && !again(c, err) {
-			after(&v, n, &p.Attr)
-		}
-		v.Close()
-	}
+		return err
+	})
 	if again(c, err) {
 		return rpc.WouldBlock
 	}
