@@ -448,13 +448,13 @@ func TestStatusClientsVersion(t *testing.T) {
 	}
 	l.want(t, `version +\S.*\npid +`+fmt.Sprint(st.PID)+`\nrunning for +\S+\nlistening on +`+regexp.QuoteMeta(l.addr)+`\nrpcbind +off\nstate +\S+/state\nexports +2\nconnections +1\nread mode +buffered\nwrite mode +buffered\n`, "status")
 
-	list := object[[]admin.Connection](t, l, "clients")
+	list := object[admin.Clients](t, l, "clients").Connections
 	if len(list) != 1 || !strings.HasPrefix(list[0].Address, "127.0.0.1:") || list[0].Calls < 3 || list[0].BytesOut < 100 || list[0].InFlight != 0 {
 		t.Errorf("clients: %+v", list)
 	}
 	l.want(t, `ID +ADDRESS +CONNECTED +IDLE +CALLS +IN +OUT +IN FLIGHT +QUEUED\n\d+ +127\.0\.0\.1:\d+ +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +\S+ +[3-9] +\d+ B +\S+ \S+ +0 +0 B\n`, "clients")
 	l.client.Close()
-	waitFor(t, "the connection to go", func() bool { return len(object[[]admin.Connection](t, l, "clients")) == 0 })
+	waitFor(t, "the connection to go", func() bool { return len(object[admin.Clients](t, l, "clients").Connections) == 0 })
 
 	if v := object[server.Build](t, l, "version"); v != server.BuildInfo() {
 		t.Errorf("version: %+v", v)

@@ -75,7 +75,8 @@ func newApp() *cli.App {
 		Action:                    noSuchCommand,
 		Commands: []*cli.Command{
 			serveCommand(), modeCommand(), statusCommand(), statsCommand(), exportsCommand(),
-			clientsCommand(), traceCommand(), versionCommand(),
+			clientsCommand(), sessionsCommand(), opensCommand(), locksCommand(), delegationsCommand(),
+			traceCommand(), versionCommand(),
 		},
 	}
 	setUsageErrors(app.Commands)

@@ -56,7 +56,8 @@ func TestFailuresAreStatus1AndSayWhatToDo(t *testing.T) {
 	for _, args := range [][]string{
 		{"mode", "--admin", none}, {"mode", "read", "direct", "--admin", none}, {"status", "--admin", none},
 		{"stats", "--admin", none}, {"exports", "list", "--admin", none}, {"exports", "reload", "--admin", none},
-		{"clients", "--admin", none}, {"trace", "--admin", none},
+		{"clients", "--admin", none}, {"clients", "expire", "1", "--admin", none}, {"sessions", "--admin", none},
+		{"opens", "--admin", none}, {"locks", "--admin", none}, {"delegations", "--admin", none}, {"trace", "--admin", none},
 	} {
 		status, _, stderr := command(t, args...)
 		if status != exitFailed || !strings.Contains(stderr, "start `sluice serve`") {

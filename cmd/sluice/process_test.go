@@ -240,9 +240,9 @@ func TestSIGTERM(t *testing.T) {
 func (d *daemon) waitCalls(t *testing.T) {
 	t.Helper()
 	waitFor(t, "a call to be running", func() bool {
-		var list []admin.Connection
+		var list admin.Clients
 		err := admin.NewClient(d.socket()).Do(t.Context(), "GET", admin.PathClients, nil, &list)
-		return err == nil && len(list) == 1 && list[0].InFlight == 1
+		return err == nil && len(list.Connections) == 1 && list.Connections[0].InFlight == 1
 	})
 }
 

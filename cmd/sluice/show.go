@@ -1,4 +1,4 @@
-// The commands that read: status, stats, clients, exports, version.
+// The commands that read: status, exports, version.
 
 package main
 
@@ -45,34 +45,6 @@ func statusCommand() *cli.Command {
 					fmt.Fprintf(w, "connections\t%d\n", s.Connections)
 					fmt.Fprintf(w, "read mode\t%s\n", s.Mode.Read)
 					fmt.Fprintf(w, "write mode\t%s\n", s.Mode.Write)
-				})
-			})
-		},
-	}
-}
-
-func clientsCommand() *cli.Command {
-	return &cli.Command{
-		Name:        "clients",
-		Usage:       "list the connections of clients",
-		Description: "Example:\n   sluice clients",
-		Flags:       clientFlags(),
-		Action: func(c *cli.Context) error {
-			if err := noArgs(c); err != nil {
-				return err
-			}
-			var clients []admin.Connection
-			if err := adminClient(c).Do(c.Context, http.MethodGet, admin.PathClients, nil, &clients); err != nil {
-				return err
-			}
-			return show(c, clients, func() {
-				table(c.App.Writer, func(w io.Writer) {
-					fmt.Fprintln(w, "ID\tADDRESS\tCONNECTED\tIDLE\tCALLS\tIN\tOUT\tIN FLIGHT\tQUEUED")
-					for _, k := range clients {
-						fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\n", k.ID, k.Address,
-							k.Connected.Local().Format(time.DateTime), seconds(k.IdleSeconds), k.Calls,
-							bytesText(float64(k.BytesIn)), bytesText(float64(k.BytesOut)), k.InFlight, bytesText(float64(k.QueuedBytes)))
-					}
 				})
 			})
 		},

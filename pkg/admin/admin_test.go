@@ -15,8 +15,9 @@ import (
 
 // fake is a backend that remembers what it was told.
 type fake struct {
-	bus    trace.Bus
-	change ModeChange
+	bus     trace.Bus
+	change  ModeChange
+	expired ClientID
 }
 
 func (f *fake) Status() Status { return Status{Version: "v", PID: 7} }
@@ -36,8 +37,24 @@ func (f *fake) SetIOMode(c ModeChange) (IOMode, error) {
 func (f *fake) Stats() Stats                  { return Stats{UptimeSeconds: 1} }
 func (f *fake) Exports() []Export             { return []Export{} }
 func (f *fake) Reload() (ReloadResult, error) { return ReloadResult{}, errors.New("exports:3: broken") }
-func (f *fake) Clients() []Connection         { return []Connection{} }
-func (f *fake) Trace() *trace.Bus             { return &f.bus }
+func (f *fake) Clients() Clients {
+	return Clients{Connections: []Connection{{ID: 7}}, NFS4: []NFS4Client{{ID: 0x6a1f00c300000001}}}
+}
+func (f *fake) ExpireClient(id ClientID) error {
+	switch id {
+	case 1:
+		return &NotFoundError{"no client 1"}
+	case 2:
+		return &BusyError{"client 2 is busy"}
+	}
+	f.expired = id
+	return nil
+}
+func (f *fake) Sessions(id ClientID) []Session       { return []Session{{Client: id}} }
+func (f *fake) Opens(id ClientID) []Open             { return []Open{{Client: id}} }
+func (f *fake) Locks(id ClientID) []Lock             { return []Lock{{Client: id}} }
+func (f *fake) Delegations(id ClientID) []Delegation { return []Delegation{{Client: id}} }
+func (f *fake) Trace() *trace.Bus                    { return &f.bus }
 
 func start(t *testing.T) (*fake, *Client, string) {
 	t.Helper()
@@ -114,6 +131,12 @@ func TestCalls(t *testing.T) {
 		{http.MethodPost, PathReload, nil, "exports:3: broken"},
 		{http.MethodGet, "/v1/nothing", nil, "no such call"},
 		{http.MethodPost, PathStatus, nil, "no such call"},
+		{http.MethodDelete, PathClients + "/1", nil, "no client 1"},
+		{http.MethodDelete, PathClients + "/2", nil, "client 2 is busy"},
+		{http.MethodDelete, PathClients + "/0", nil, `"0" is not the id of an NFSv4 client`},
+		{http.MethodDelete, PathClients + "/sideways", nil, `"sideways" is not the id of an NFSv4 client`},
+		{http.MethodDelete, PathClients, nil, "no such call"},
+		{http.MethodGet, PathOpens + "?client=11112222333344445", nil, `"11112222333344445" is not the id`},
 		{http.MethodGet, PathEvents + "?event=never", nil, `no such event: "never"`},
 		{http.MethodGet, PathEvents + "?client=host", nil, "must be an IP address"},
 	} {

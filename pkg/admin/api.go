@@ -21,6 +21,11 @@ const (
 	PathReload  = "/v1/exports/reload"
 	PathClients = "/v1/clients"
 	PathEvents  = "/v1/events"
+
+	PathSessions    = "/v1/sessions"
+	PathOpens       = "/v1/opens"
+	PathLocks       = "/v1/locks"
+	PathDelegations = "/v1/delegations"
 )
 
 // Status says what is running.

@@ -33,7 +33,15 @@ type Backend interface {
 	Stats() Stats
 	Exports() []Export
 	Reload() (ReloadResult, error)
-	Clients() []Connection
+	Clients() Clients
+	// ExpireClient returns a *NotFoundError for a client that isn't there, a
+	// *BusyError for one that can't go just now.
+	ExpireClient(id ClientID) error
+	// The lists of what NFSv4 clients hold; client 0 asks for all.
+	Sessions(client ClientID) []Session
+	Opens(client ClientID) []Open
+	Locks(client ClientID) []Lock
+	Delegations(client ClientID) []Delegation
 	Trace() *trace.Bus
 }
 
@@ -41,6 +49,11 @@ type Backend interface {
 type NotFoundError struct{ Msg string }
 
 func (e *NotFoundError) Error() string { return e.Msg }
+
+// BusyError is an error that is answered with 409: it may work later.
+type BusyError struct{ Msg string }
+
+func (e *BusyError) Error() string { return e.Msg }
 
 // Limits of the admin plane. A request past them is refused; the data plane
 // is not affected.
@@ -184,6 +197,11 @@ func (s *Server) calls() []call {
 		{http.MethodGet, PathExports, get(func() any { return s.backend.Exports() })},
 		{http.MethodPost, PathReload, s.reload},
 		{http.MethodGet, PathClients, get(func() any { return s.backend.Clients() })},
+		{http.MethodDelete, PathClients + "/{id}", s.expireClient},
+		{http.MethodGet, PathSessions, held(func(id ClientID) any { return s.backend.Sessions(id) })},
+		{http.MethodGet, PathOpens, held(func(id ClientID) any { return s.backend.Opens(id) })},
+		{http.MethodGet, PathLocks, held(func(id ClientID) any { return s.backend.Locks(id) })},
+		{http.MethodGet, PathDelegations, held(func(id ClientID) any { return s.backend.Delegations(id) })},
 		{http.MethodGet, PathEvents, s.events},
 	}
 }
@@ -240,6 +258,43 @@ func (s *Server) setIOMode(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err)
 	default:
 		reply(w, http.StatusOK, mode)
+	}
+}
+
+// held answers with a list of what NFSv4 clients hold; the query client=ID asks
+// for one client's alone.
+func held(list func(ClientID) any) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var id ClientID
+		if v := r.URL.Query().Get("client"); v != "" {
+			var err error
+			if id, err = ParseClientID(v); err != nil {
+				fail(w, http.StatusBadRequest, err)
+				return
+			}
+		}
+		reply(w, http.StatusOK, list(id))
+	}
+}
+
+func (s *Server) expireClient(w http.ResponseWriter, r *http.Request) {
+	id, err := ParseClientID(r.PathValue("id"))
+	if err != nil {
+		fail(w, http.StatusBadRequest, err)
+		return
+	}
+	err = s.backend.ExpireClient(id)
+	var missing *NotFoundError
+	var busy *BusyError
+	switch {
+	case errors.As(err, &missing):
+		fail(w, http.StatusNotFound, err)
+	case errors.As(err, &busy):
+		fail(w, http.StatusConflict, err)
+	case err != nil:
+		fail(w, http.StatusInternalServerError, err)
+	default:
+		reply(w, http.StatusOK, Expired{ID: id})
 	}
 }
 

@@ -130,7 +130,7 @@ func (b backend) Exports() []admin.Export {
 	return list
 }
 
-func (b backend) Clients() []admin.Connection {
+func (b backend) Clients() admin.Clients {
 	list := []admin.Connection{}
 	for _, c := range b.rpc.Connections() {
 		list = append(list, admin.Connection{
@@ -138,7 +138,7 @@ func (b backend) Clients() []admin.Connection {
 			BytesIn: c.BytesIn, BytesOut: c.BytesOut, InFlight: c.InFlight, QueuedBytes: int64(c.Queued),
 		})
 	}
-	return list
+	return admin.Clients{Connections: list, NFS4: b.nfs4Clients()}
 }
 
 func (b backend) Stats() admin.Stats {

@@ -284,7 +284,7 @@ func TestShutdownFinishesCalls(t *testing.T) {
 		created <- c.Status(t, wire3.NFSPROC3_CREATE, &wire3.CREATE3args{Where: nfscall.Dirop(handle, "new")})
 	}()
 	waitFor(t, "the call to be running", func() bool {
-		list := backend{s}.Clients()
+		list := backend{s}.Clients().Connections
 		return len(list) == 1 && list[0].InFlight == 1
 	})
 	ended := make(chan error, 1)

@@ -17,6 +17,7 @@ type Client struct {
 	id       ClientID
 	owner    string // nfs_client_id4.id or client_owner4.co_ownerid
 	minor    uint8  // 0, or 1 for all with sessions
+	began    uint8  // the minor version of its first call, for admin output
 	verifier Verifier
 	addr     string // where the record came from, for admin output
 	impl     string
@@ -141,7 +142,7 @@ func (s *State) newClient(now int64, name []byte, minor uint8, v Verifier, call 
 		return nil
 	}
 	c := &Client{
-		s: s, owner: string(name), minor: minor, verifier: v, cred: call.Principal, addr: call.Addr,
+		s: s, owner: string(name), minor: minor, began: call.Minor, verifier: v, cred: call.Principal, addr: call.Addr,
 		sessions: map[SessionID]*Session{}, openOwners: map[string]*owner{}, lockOwners: map[string]*owner{},
 		stateids: map[uint32]stateful{}, recalled: map[*deleg]struct{}{},
 	}

@@ -17,7 +17,7 @@ type ClientInfo struct {
 	Owner       string
 	Addr        string
 	Impl        string
-	Minor       uint8 // 1 stands for all with sessions
+	Minor       uint8 // that it began with
 	Confirmed   bool
 	Courtesy    bool          // past its lease, kept until somebody wants what it holds
 	Reclaimed   bool          // RECLAIM_COMPLETE was done
@@ -95,7 +95,7 @@ func (s *State) Clients() []ClientInfo {
 	add := func(c *Client) {
 		if len(list) < MaxSnapshot {
 			list = append(list, ClientInfo{
-				ID: c.id, Owner: c.owner, Addr: c.addr, Impl: c.impl, Minor: c.minor, Confirmed: c.isConfirmed,
+				ID: c.id, Owner: c.owner, Addr: c.addr, Impl: c.impl, Minor: c.began, Confirmed: c.isConfirmed,
 				Courtesy: c.isConfirmed && c.expired(now), Reclaimed: c.complete, Recorded: c.recorded, Callback: c.cbState.String(),
 				LastRenewed: time.Duration(max(now-c.renewed.Load(), 0)), Sessions: len(c.sessions), Opens: c.nopens,
 				LockOwners: len(c.lockOwners), Delegations: c.ndelegs, Revoked: c.nrevoked + c.nadmin,

@@ -252,16 +252,21 @@ func (n *Namespace) openKey(file *filecache.Key, flags int) (int, error) {
 			if m.dev != file.FS {
 				continue
 			}
-			return n.cfg.Cache.Room(false, func() (int, error) {
-				h := unix.NewFileHandle(file.Type, file.Bytes[:file.Len])
-				fd := -1
-				err := retry(func() (err error) {
-					fd, err = unix.OpenByHandleAt(m.fd, h, flags|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY)
-					return err
-				})
-				return fd, err
-			})
+			return m.openKey(file, flags)
 		}
 	}
 	return -1, unix.ESTALE
+}
+
+// openKey opens a file of m's file system; the caller keeps m open.
+func (m *fsMount) openKey(file *filecache.Key, flags int) (int, error) {
+	return m.tree.ns.cfg.Cache.Room(false, func() (int, error) {
+		h := unix.NewFileHandle(file.Type, file.Bytes[:file.Len])
+		fd := -1
+		err := retry(func() (err error) {
+			fd, err = unix.OpenByHandleAt(m.fd, h, flags|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY)
+			return err
+		})
+		return fd, err
+	})
 }
