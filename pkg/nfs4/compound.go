@@ -23,6 +23,7 @@ import (
 	"hash/maphash"
 
 	"sluice/pkg/state"
+	"sluice/pkg/stats"
 	"sluice/pkg/vfs"
 	"sluice/rpc"
 	"sluice/xdr"
@@ -35,6 +36,8 @@ const (
 	callHeader = 80 // of a call with a short AUTH_SYS credential: ca_maxrequestsize counts it
 	rpcHeader  = 24 // of an accepted reply: ca_maxresponsesize counts it
 	errorRoom  = 16 // number and status of a failing operation, and SETATTR's empty bitmap
+
+	maxCounted = 128 // operations of one COMPOUND in the statistics
 
 	digestBytes = 256 // of a request are compared when a slot's sequence id comes again
 )
@@ -82,6 +85,8 @@ type compound struct {
 	keepBody   bool // the failing operation's result has a body
 	replay     []byte
 	reads      int // READs so far
+	num        uint8
+	ran        [maxCounted]uint8 // the operations so far, for opCounters
 
 	src  attrSource
 	set  attrSetter
@@ -185,8 +190,12 @@ func (c *compound) run() rpc.Verdict {
 			c.putReplay(args.Tag)
 			return rpc.Done
 		}
+		if done < maxCounted {
+			c.ran[done] = c.num
+		}
 		done++
 	}
+	c.s.counts.add(stats.Shard(c.rc.Thread.ID), c.ran[:min(done, maxCounted)], st)
 	e.PatchUint32(at, uint32(st))
 	e.PatchUint32(countAt, uint32(done))
 	if c.sequence {
@@ -216,6 +225,7 @@ func (c *compound) putReplay(tag []byte) {
 func (c *compound) one() status {
 	e := c.e
 	num := c.d.Uint32()
+	c.num = 0
 	if c.d.Err() != nil {
 		e.Uint32(uint32(wire.OP_ILLEGAL))
 		e.Uint32(uint32(wire.NFS4ERR_BADXDR))
@@ -227,6 +237,7 @@ func (c *compound) one() status {
 		e.Uint32(uint32(wire.NFS4ERR_OP_ILLEGAL))
 		return wire.NFS4ERR_OP_ILLEGAL
 	}
+	c.num = uint8(num)
 	e.Uint32(num)
 	at := len(e.Bytes())
 	e.Uint32(0)

@@ -45,7 +45,7 @@ const (
 // opMax holds the highest operation number of each minor version.
 var opMax = [3]uint32{uint32(wire.OP_RELEASE_LOCKOWNER), uint32(wire.OP_RECLAIM_COMPLETE), uint32(wire.OP_REMOVEXATTR)}
 
-var ops [int(wire.OP_REMOVEXATTR) + 1]opRow
+var ops [numOps]opRow
 
 func init() { // the operations refer to the table by way of the interpreter
 	ops = [...]opRow{

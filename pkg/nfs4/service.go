@@ -58,6 +58,8 @@ type Service struct {
 	cfg  Config
 	ids  *IDMap
 	seed maphash.Seed
+
+	counts opCounters
 }
 
 // New makes the service.
