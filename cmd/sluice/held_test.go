@@ -94,6 +94,30 @@ func TestHeldCommands(t *testing.T) {
 		t.Errorf("a local lock beside the client's: %v", err)
 	}
 
+	if st := object[admin.Status](t, l, "status").NFS4; st.GraceSeconds != 0 || st.LeaseSeconds != 90 || st.Clients != 2 || st.CourtesyClients != 0 || st.UnconfirmedClients != 0 ||
+		st.Sessions != 2 || st.Opens != 2 || st.Locks != 2 || st.Delegations != 1 || st.ReplyCacheBytes == 0 {
+		t.Errorf("status: %+v", st)
+	}
+	if out := l.do(t, "status"); !regexp.MustCompile(`\nNFSv4 clients +2\nthey hold +2 sessions, 2 opens, 2 locks, 1 delegation\n$`).MatchString(out) {
+		t.Errorf("status:\n%s", out)
+	}
+	counted := object[admin.Stats](t, l, "stats").NFS4
+	ops := map[string]uint64{}
+	for _, o := range counted.Operations {
+		ops[o.Name] = o.Calls
+	}
+	if ops["EXCHANGE_ID"] != 2 || ops["OPEN"] != 2 || ops["LOCK"] != 2 || ops["RECLAIM_COMPLETE"] != 2 || counted.DelegationsGranted != 1 || counted.LocksGranted != 2 {
+		t.Errorf("stats: %+v", counted)
+	}
+	r := s.Do4(t, append(nfscall.Path4(components(l.dir2())...), nfscall.Op4{Num: wire4.OP_LOOKUP, Args: &wire4.LOOKUP4args{Objname: []byte("none")}})...)
+	if r.Status != wire4.NFS4ERR_NOENT {
+		t.Errorf("LOOKUP of none: %v", r.Status)
+	}
+	if out := l.do(t, "stats"); !regexp.MustCompile(`(?s)\nNFSV4 OPERATION +CALLS +ERRORS\n.*\nLOCK +2 +-\nLOOKUP +\d+ +NOENT 1\n.*\ndelegations: 1 granted, 0 recalled, .* locks: 2 granted, 0 denied; opens denied: 0\n` +
+		`clients expired: 0; replays: 0; refused in the grace period: 0; errors of stable storage: 0\n$`).MatchString(out) {
+		t.Errorf("stats:\n%s", out)
+	}
+
 	// The end of one: what it had is free at once, the other has what it had.
 	l.want(t, `expired: `+a+`\n`, "clients", "expire", a)
 	if !s.Destroyed(t) {

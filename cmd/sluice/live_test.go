@@ -201,6 +201,10 @@ func TestModesServe(t *testing.T) {
 		t.Errorf("procedures: %+v", before.Procedures)
 	}
 
+	if len(before.Write) != 1 || before.Write[0].Mode != "buffered" {
+		t.Errorf("modes of WRITE that can't be set: %+v", before.Write)
+	}
+
 	text := l.do(t, "stats")
 	for _, want := range []string{
 		`^MODE +CALLS +BYTES +EXCESS +P50 +P99 +P99\.9 +MAX$`, `^read buffered +4 +19\.5 KiB +0 B +\d+ us `, `^read direct +3 +14\.6 KiB +[1-9]`,
@@ -446,7 +450,7 @@ func TestStatusClientsVersion(t *testing.T) {
 		st.State != filepath.Join(l.work, "state") || st.Exports != 2 || st.Connections != 1 || st.Mode.Read != "buffered" || st.UptimeSeconds <= 0 || time.Since(st.Started) > time.Minute {
 		t.Errorf("status: %+v", st)
 	}
-	l.want(t, `version +\S.*\npid +`+fmt.Sprint(st.PID)+`\nrunning for +\S+\nlistening on +`+regexp.QuoteMeta(l.addr)+`\nrpcbind +off\nstate +\S+/state\nexports +2\nconnections +1\nread mode +buffered\nwrite mode +buffered\n`, "status")
+	l.want(t, `version +\S.*\npid +`+fmt.Sprint(st.PID)+`\nrunning for +\S+\nlistening on +`+regexp.QuoteMeta(l.addr)+`\nrpcbind +off\nstate +\S+/state\nexports +2\nconnections +1\nread mode +buffered\nwrite mode +buffered\nNFSv4 clients +0\nthey hold +0 sessions, 0 opens, 0 locks, 0 delegations\n`, "status")
 
 	list := object[admin.Clients](t, l, "clients").Connections
 	if len(list) != 1 || !strings.HasPrefix(list[0].Address, "127.0.0.1:") || list[0].Calls < 3 || list[0].BytesOut < 100 || list[0].InFlight != 0 {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -31,24 +32,39 @@ func statusCommand() *cli.Command {
 			if err := adminClient(c).Do(c.Context, http.MethodGet, admin.PathStatus, nil, &s); err != nil {
 				return err
 			}
-			return show(c, s, func() {
-				table(c.App.Writer, func(w io.Writer) {
-					fmt.Fprintf(w, "version\t%s\n", s.Version)
-					fmt.Fprintf(w, "pid\t%d\n", s.PID)
-					fmt.Fprintf(w, "running for\t%s\n", seconds(s.UptimeSeconds))
-					for _, a := range s.Listen {
-						fmt.Fprintf(w, "listening on\t%s\n", a)
-					}
-					fmt.Fprintf(w, "rpcbind\t%s\n", s.Rpcbind)
-					fmt.Fprintf(w, "state\t%s\n", s.State)
-					fmt.Fprintf(w, "exports\t%d\n", s.Exports)
-					fmt.Fprintf(w, "connections\t%d\n", s.Connections)
-					fmt.Fprintf(w, "read mode\t%s\n", s.Mode.Read)
-					fmt.Fprintf(w, "write mode\t%s\n", s.Mode.Write)
-				})
-			})
+			return show(c, s, func() { table(c.App.Writer, func(w io.Writer) { printStatus(w, &s) }) })
 		},
 	}
+}
+
+func printStatus(w io.Writer, s *admin.Status) {
+	fmt.Fprintf(w, "version\t%s\n", s.Version)
+	fmt.Fprintf(w, "pid\t%d\n", s.PID)
+	fmt.Fprintf(w, "running for\t%s\n", seconds(s.UptimeSeconds))
+	for _, a := range s.Listen {
+		fmt.Fprintf(w, "listening on\t%s\n", a)
+	}
+	fmt.Fprintf(w, "rpcbind\t%s\n", s.Rpcbind)
+	fmt.Fprintf(w, "state\t%s\n", s.State)
+	fmt.Fprintf(w, "exports\t%d\n", s.Exports)
+	fmt.Fprintf(w, "connections\t%d\n", s.Connections)
+	fmt.Fprintf(w, "read mode\t%s\n", s.Mode.Read)
+	fmt.Fprintf(w, "write mode\t%s\n", s.Mode.Write)
+	n := &s.NFS4
+	fmt.Fprintf(w, "NFSv4 clients\t%s\n", clientsText(n))
+	fmt.Fprintf(w, "they hold\t%s, %s, %s, %s\n", number(int(n.Sessions), "session"), number(int(n.Opens), "open"),
+		number(int(n.Locks), "lock"), number(int(n.Delegations), "delegation"))
+	if n.GraceSeconds > 0 {
+		fmt.Fprintf(w, "grace period\tends in %s at the latest\n", seconds(n.GraceSeconds))
+	}
+}
+
+func clientsText(n *admin.NFS4Status) string {
+	text := strconv.FormatInt(n.Clients, 10)
+	if n.CourtesyClients > 0 {
+		text += fmt.Sprintf(", %d of them silent for longer than their lease", n.CourtesyClients)
+	}
+	return text
 }
 
 func exportsCommand() *cli.Command {

@@ -3,9 +3,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -17,7 +19,7 @@ import (
 func statsCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "stats",
-		Usage: "show I/O by mode, fallbacks, the file cache and procedures",
+		Usage: "show I/O by mode, fallbacks, the file cache, procedures and NFSv4 operations",
 		Description: `Numbers count since the server's start; with --watch, rates since the line before
 are shown again and again. With --json --watch each page is one line.
 
@@ -128,6 +130,29 @@ func printStats(out io.Writer, s *admin.Stats) {
 			fmt.Fprintf(w, "%s\t%d\t%s\n", p.Name, p.Calls, quantiles(p.Latency))
 		}
 	})
+	printNFS4(out, &s.NFS4)
+}
+
+// printNFS4 shows nothing when there was no NFSv4.
+func printNFS4(out io.Writer, s *admin.NFS4Stats) {
+	if len(s.Operations) == 0 {
+		return
+	}
+	fmt.Fprintln(out)
+	table(out, func(w io.Writer) {
+		fmt.Fprintf(w, "NFSV4 OPERATION\tCALLS\tERRORS\n")
+		for _, o := range s.Operations {
+			var errs []string
+			for _, e := range o.Errors {
+				errs = append(errs, fmt.Sprintf("%s %d", strings.TrimPrefix(e.Name, "NFS4ERR_"), e.Count))
+			}
+			fmt.Fprintf(w, "%s\t%d\t%s\n", o.Name, o.Calls, cmp.Or(strings.Join(errs, ", "), "-"))
+		}
+	})
+	fmt.Fprintf(out, "delegations: %d granted, %d recalled, %d returned, %d revoked; locks: %d granted, %d denied; opens denied: %d\n",
+		s.DelegationsGranted, s.DelegationsRecalled, s.DelegationsReturned, s.DelegationsRevoked, s.LocksGranted, s.LocksDenied, s.SharesDenied)
+	fmt.Fprintf(out, "clients expired: %d; replays: %d; refused in the grace period: %d; errors of stable storage: %d\n",
+		s.ClientsExpired, s.Replays, s.GraceRefused, s.StorageErrors)
 }
 
 func printRates(out io.Writer, before, now *admin.Stats) {

@@ -30,17 +30,18 @@ const (
 
 // Status says what is running.
 type Status struct {
-	Version       string    `json:"version"`
-	Commit        string    `json:"commit,omitempty"`
-	PID           int       `json:"pid"`
-	Started       time.Time `json:"started"`
-	UptimeSeconds float64   `json:"uptime_seconds"`
-	Listen        []string  `json:"listen"`
-	Rpcbind       string    `json:"rpcbind"`
-	State         string    `json:"state"`
-	Exports       int       `json:"exports"`
-	Connections   int       `json:"connections"`
-	Mode          IOMode    `json:"mode"`
+	Version       string     `json:"version"`
+	Commit        string     `json:"commit,omitempty"`
+	PID           int        `json:"pid"`
+	Started       time.Time  `json:"started"`
+	UptimeSeconds float64    `json:"uptime_seconds"`
+	Listen        []string   `json:"listen"`
+	Rpcbind       string     `json:"rpcbind"`
+	State         string     `json:"state"`
+	Exports       int        `json:"exports"`
+	Connections   int        `json:"connections"`
+	Mode          IOMode     `json:"mode"`
+	NFS4          NFS4Status `json:"nfs4"`
 }
 
 // IOMode is the I/O cache mode of the server and the exports that differ.
@@ -114,6 +115,7 @@ type Stats struct {
 	Commits       CommitStats      `json:"commits"`
 	FileCache     FileCacheStats   `json:"file_cache"`
 	Procedures    []ProcedureStats `json:"procedures"`
+	NFS4          NFS4Stats        `json:"nfs4"`
 	RPC           RPCStats         `json:"rpc"`
 	Pools         []PoolStats      `json:"pools"`
 }

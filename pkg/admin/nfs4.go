@@ -154,3 +154,46 @@ type Delegation struct {
 	// Leased: the kernel holds up local processes that want the file.
 	Leased bool `json:"leased"`
 }
+
+// NFS4Status says how much NFSv4 clients hold now.
+type NFS4Status struct {
+	// GraceSeconds is how long the grace period lasts at most; 0: there is none.
+	GraceSeconds float64 `json:"grace_seconds"`
+	LeaseSeconds float64 `json:"lease_seconds"`
+	// Clients are the confirmed ones, CourtesyClients those of them whose lease
+	// has run out.
+	Clients            int64 `json:"clients"`
+	CourtesyClients    int64 `json:"courtesy_clients"`
+	UnconfirmedClients int64 `json:"unconfirmed_clients"`
+	Sessions           int64 `json:"sessions"`
+	Opens              int64 `json:"opens"`
+	Locks              int64 `json:"locks"`
+	Delegations        int64 `json:"delegations"`
+	// ReplyCacheBytes are promised to the sessions' replies.
+	ReplyCacheBytes int64 `json:"reply_cache_bytes"`
+}
+
+// NFS4Stats counts what became of NFSv4's operations and state.
+type NFS4Stats struct {
+	Operations []OperationStats `json:"operations"`
+
+	ClientsExpired      uint64 `json:"clients_expired"`
+	SharesDenied        uint64 `json:"shares_denied"`
+	LocksGranted        uint64 `json:"locks_granted"`
+	LocksDenied         uint64 `json:"locks_denied"`
+	DelegationsGranted  uint64 `json:"delegations_granted"`
+	DelegationsRecalled uint64 `json:"delegations_recalled"`
+	DelegationsReturned uint64 `json:"delegations_returned"`
+	DelegationsRevoked  uint64 `json:"delegations_revoked"`
+	Replays             uint64 `json:"replays"`
+	GraceRefused        uint64 `json:"grace_refused"`
+	StorageErrors       uint64 `json:"storage_errors"`
+}
+
+// OperationStats counts one operation of COMPOUND. Errors are by their names in
+// the RFCs.
+type OperationStats struct {
+	Name   string  `json:"name"`
+	Calls  uint64  `json:"calls"`
+	Errors []Count `json:"errors"`
+}

@@ -29,7 +29,7 @@ func (b backend) Status() admin.Status {
 	return admin.Status{
 		Version: build.Version, Commit: build.Commit, PID: os.Getpid(), Started: b.started, UptimeSeconds: b.uptime(),
 		Listen: b.Addrs(), Rpcbind: b.rpcbindStatus(), State: b.cfg.State, Exports: len(b.ns.Set().Exports()),
-		Connections: b.rpc.Stats().Conns, Mode: b.IOMode(),
+		Connections: b.rpc.Stats().Conns, Mode: b.IOMode(), NFS4: b.nfs4Status(),
 	}
 }
 
@@ -146,7 +146,7 @@ func (b backend) Stats() admin.Stats {
 	st := admin.Stats{
 		UptimeSeconds: b.uptime(),
 		Read:          modeStats(io.Read),
-		Write:         modeStats(io.Write),
+		Write:         settable(modeStats(io.Write)),
 		Spliced:       uint64(io.Spliced),
 		Cold:          uint64(io.Cold),
 		Commits:       admin.CommitStats{Calls: uint64(io.Commits), VerifierResets: io.VerifierResets, Latency: io.CommitLatency},
@@ -156,6 +156,7 @@ func (b backend) Stats() admin.Stats {
 			MeanAgeSeconds: float64(fc.MeanAgeMS) / 1000,
 		},
 		Procedures: b.obs.procedures(),
+		NFS4:       b.nfs4Stats(),
 		RPC: admin.RPCStats{
 			Connections: r.Conns, Accepted: r.ConnsTotal, Calls: r.Calls, BytesIn: r.BytesIn, BytesOut: r.BytesOut,
 			QueuedBytes: r.QueuedBytes, ServiceThreads: r.Threads, ServiceThreadsReplaced: r.Replaced,
@@ -183,6 +184,14 @@ func modeStats(m map[string]dataio.ModeStats) []admin.ModeStats {
 		}
 	}
 	return list
+}
+
+// settable leaves out the modes that WRITE doesn't have.
+func settable(list []admin.ModeStats) []admin.ModeStats {
+	return slices.DeleteFunc(list, func(s admin.ModeStats) bool {
+		m, err := dataio.ParseMode(s.Mode)
+		return err != nil || !writable(m)
+	})
 }
 
 // counts lists a map by name.

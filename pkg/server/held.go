@@ -14,6 +14,33 @@ import (
 	"sluice/pkg/state"
 )
 
+func (b backend) nfs4Status() admin.NFS4Status {
+	c := b.v4.state.Counters()
+	return admin.NFS4Status{
+		GraceSeconds: c.Grace.Seconds(), LeaseSeconds: b.cfg.LeaseTime.Seconds(), Clients: c.Clients, CourtesyClients: c.Courtesy,
+		UnconfirmedClients: c.Unconfirmed, Sessions: c.Sessions, Opens: c.Opens, Locks: c.Locks, Delegations: c.Delegations,
+		ReplyCacheBytes: c.ReplyCacheReserved,
+	}
+}
+
+func (b backend) nfs4Stats() admin.NFS4Stats {
+	c := b.v4.state.Counters()
+	s := admin.NFS4Stats{
+		Operations: []admin.OperationStats{}, ClientsExpired: uint64(c.ClientsExpired), SharesDenied: uint64(c.SharesDenied),
+		LocksGranted: uint64(c.LocksGranted), LocksDenied: uint64(c.LocksDenied), DelegationsGranted: uint64(c.DelegsGranted),
+		DelegationsRecalled: uint64(c.DelegsRecalled), DelegationsReturned: uint64(c.DelegsReturned), DelegationsRevoked: uint64(c.DelegsRevoked),
+		Replays: uint64(c.Replays), GraceRefused: uint64(c.GraceRefused), StorageErrors: uint64(c.StorageErrors),
+	}
+	for _, o := range b.v4.service.Ops() {
+		x := admin.OperationStats{Name: o.Name, Calls: o.Calls, Errors: []admin.Count{}}
+		for _, e := range o.Errors {
+			x.Errors = append(x.Errors, admin.Count{Name: e.Name, Count: e.Count})
+		}
+		s.Operations = append(s.Operations, x)
+	}
+	return s
+}
+
 func (b backend) nfs4Clients() []admin.NFS4Client {
 	list := []admin.NFS4Client{}
 	locks := map[state.ClientID]int{}
