@@ -88,14 +88,34 @@ func runServer(ctx context.Context, cfg server.Config, hup <-chan os.Signal) err
 	if err := s.Start(); err != nil {
 		return err
 	}
+	err = untilEnd(ctx, hup, s.Failed(), func() { s.Reload() }) // which logs what it did
+	return errors.Join(err, s.Shutdown())
+}
+
+// untilEnd waits for the end, and reloads meanwhile when it is told to: beside
+// the loop, so that a reload that hangs, in a file system or a name server,
+// keeps nobody from ending the server. Signals that come during a reload are
+// answered by one more.
+func untilEnd(ctx context.Context, hup <-chan os.Signal, failed <-chan error, reload func()) error {
+	done := make(chan struct{}, 1)
+	running, again := false, false
 	for {
 		select {
 		case <-hup:
-			s.Reload() // logs what it did; a broken file keeps the old set
+			again = true
+		case <-done:
+			running = false
 		case <-ctx.Done():
-			return s.Shutdown()
-		case err := <-s.Failed():
-			return errors.Join(err, s.Shutdown())
+			return nil
+		case err := <-failed:
+			return err
+		}
+		if again && !running {
+			running, again = true, false
+			go func() {
+				reload()
+				done <- struct{}{}
+			}()
 		}
 	}
 }

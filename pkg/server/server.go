@@ -18,7 +18,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -59,8 +58,8 @@ type Server struct {
 	register *portmap.Registrar
 	embedded *portmap.Embedded
 	failed   chan error
-	ready    bool // the log said so
-	reload   sync.Mutex
+	ready    bool          // the log said so
+	reload   chan struct{} // holds one while the exports are read again; for good once the server ends
 }
 
 // New makes a server that is not reachable yet. Its errors say what to do. It
@@ -71,7 +70,7 @@ func newServer(cfg Config, logTo io.Writer) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: newLog(&cfg, logTo), started: time.Now(), failed: make(chan error, 1), resolver: exports.NewSystemResolver(exports.ResolverConfig{})}
+	s := &Server{cfg: cfg, log: newLog(&cfg, logTo), started: time.Now(), failed: make(chan error, 1), reload: make(chan struct{}, 1), resolver: exports.NewSystemResolver(exports.ResolverConfig{})}
 	warnings, err := checkCapabilities()
 	if err != nil {
 		return nil, err
@@ -108,6 +107,11 @@ func raiseDescriptorLimit() uint64 {
 }
 
 func (s *Server) loadExports() error {
+	for _, spec := range s.cfg.Export {
+		if err := unquotedBlank(spec); err != nil {
+			return err
+		}
+	}
 	// Drop-ins belong to the system's file; a file named on the command line
 	// has its own beside it.
 	table, warns, err := exports.NewTable(exports.Source{
@@ -316,8 +320,8 @@ func (s *Server) Failed() <-chan error { return s.failed }
 // Reload reads the exports again. A file with an error changes nothing; what
 // happened is logged and returned.
 func (s *Server) Reload() (admin.ReloadResult, error) {
-	s.reload.Lock()
-	defer s.reload.Unlock()
+	s.reload <- struct{}{}
+	defer func() { <-s.reload }()
 	res := admin.ReloadResult{Warnings: []string{}}
 	changes, warns, err := s.table.Reload()
 	for _, w := range warns {
@@ -360,13 +364,33 @@ func (s *Server) Shutdown() error {
 			errs = append(errs, err)
 		}
 	}
-	if cutOff == nil {
+	// Calls that hang, on a dead disk say, still use the rooms, and so does a
+	// reload: closing them would wait for those.
+	if !s.endReloads(ctx) {
+		errs = append(errs, errors.New("a reload of the exports that did not end was cut off"))
+	} else if cutOff == nil {
 		errs = append(errs, s.closeRooms())
-	} // else calls that hang, on a dead disk say, still use the rooms; closing them would wait for those
+	}
 	if s.ready {
 		s.log.Info().Msg("stopped")
 	}
 	return errors.Join(errs...)
+}
+
+// endReloads waits for a reload under way, and lets no other begin. It returns
+// false when there still is one when ctx is done.
+func (s *Server) endReloads(ctx context.Context) bool {
+	select {
+	case s.reload <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case s.reload <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // closeRooms closes what build made, the upper rooms first.

@@ -407,3 +407,17 @@ func TestReloadOfABrokenTable(t *testing.T) {
 	n := nfscall.Dial(t, s.Addrs()[0], nfscall.Root())
 	n.Create(t, n.Mount(t, dir), "new", 0o644)
 }
+
+// A reload that hangs doesn't keep the server from its end, which says so.
+func TestShutdownCutsOffAReload(t *testing.T) {
+	cfg, _ := testConfig(t)
+	cfg.ShutdownTimeout = 50 * time.Millisecond
+	s, err := newServer(cfg, new(logText))
+	nfscall.Must(t, err)
+	nfscall.Must(t, s.Start())
+	s.reload <- struct{}{} // as one under way has it
+	if err := s.Shutdown(); err == nil || !strings.Contains(err.Error(), "a reload of the exports that did not end was cut off") {
+		t.Errorf("Shutdown: %v", err)
+	}
+	nfscall.Must(t, s.closeRooms())
+}
