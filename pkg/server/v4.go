@@ -61,7 +61,7 @@ func (s *Server) buildV4(key vfs.HandleKey, descriptors uint64) error {
 	most := int(max(descriptors/descriptorShare, 16))
 	v.locks = s.ns.NewLocks(most)
 	cfg := state.Config{
-		Lease: s.cfg.LeaseTime, Grace: s.cfg.GraceTime, Recovery: dir, Callbacks: v.callbacks, Local: localLocks{v.locks}, Log: logf,
+		Lease: s.cfg.LeaseTime, Grace: s.cfg.GraceTime, Recovery: dir, Callbacks: v.callbacks, Local: localLocks{v.locks}, Log: logf, Trace: &s.bus,
 	}
 	if s.cfg.Delegations != "off" {
 		v.leases, err = s.ns.NewLeases(most, v.locks, func(k filecache.Key) { v.state.LeaseBroken(k) })
@@ -76,6 +76,9 @@ func (s *Server) buildV4(key vfs.HandleKey, descriptors uint64) error {
 	if v.state, err = state.New(cfg); err != nil {
 		dir.Close()
 		return s.explainState(err)
+	}
+	if left := v.state.GraceLeft(); left > 0 {
+		s.log.Info().Stringer("at_most", left.Round(time.Second)).Msg("grace period: NFSv4 clients may reclaim what they held, and open or lock nothing new")
 	}
 	v.callbacks.Attach(v.state)
 	s.ns.SetGuard(v.state)

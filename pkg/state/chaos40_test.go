@@ -167,7 +167,7 @@ func TestChaos40(t *testing.T) {
 			w.check()
 		}
 		c := w.s.Counters()
-		if c.DelegsGranted == 0 || c.ClientsExpired == 0 || c.LocksGranted == 0 || c.LocksDenied == 0 || c.SharesDenied == 0 || c.Replays == 0 {
+		if c.DelegsGranted == 0 || c.ClientsEnded == 0 || c.LocksGranted == 0 || c.LocksDenied == 0 || c.SharesDenied == 0 || c.Replays == 0 {
 			t.Fatalf("nothing much happened: %+v", c)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"sluice/pkg/trace"
 )
 
 // Client is a client record. Its methods may be called from any goroutine.
@@ -207,6 +209,7 @@ func (s *State) confirmClient(c *Client, now int64) {
 	s.confirmed[c.owner] = c
 	s.clients[c.id] = c
 	c.renew(now)
+	s.traceClient(trace.NFS4ClientBegin, c, "")
 }
 
 // checkBoot tells a client id of another start from one of a client that is no more.
@@ -289,12 +292,12 @@ func (s *State) destroy(c *Client) {
 	})
 }
 
-// expire ends clients whose lease has run out, or whatever their lease with force: first their records on stable storage,
+// expire ends clients whose lease has run out, or with another reason whatever their lease: first their records on stable storage,
 // so that after a crash they cannot reclaim what somebody else has got in the meantime, then their state. It may sleep;
 // the caller does not hold the lock. It reports whether all are gone.
-func (s *State) expire(victims []*Client, force bool) bool {
+func (s *State) expire(victims []*Client, why ending) bool {
 	s.record.Lock()
-	going, all := s.markExpiring(victims, force)
+	going, all := s.markExpiring(victims, why != endLease)
 	if !s.removeRecords(going) {
 		s.record.Unlock()
 		return false
@@ -305,7 +308,11 @@ func (s *State) expire(victims []*Client, force bool) bool {
 			c.recorded = false
 			s.grace.forget(s, c.owner)
 			s.destroy(c)
-			s.counts.clientsExpired.Add(1)
+			s.counts.clientsEnded.Add(1)
+			if why == endLease || why == endAdmin {
+				s.counts.clientsExpired.Add(1)
+			}
+			s.traceClient(trace.NFS4ClientEnd, c, string(why))
 		}
 	}
 	s.record.Unlock() // before leave: who gets the locks may come here again
@@ -379,11 +386,11 @@ const (
 
 // replace ends a confirmed client so that another record can take its place. The caller does not hold the lock; it looks
 // at everything again afterwards.
-func (s *State) replace(c *Client, call *Call) error {
+func (s *State) replace(c *Client, call *Call, why ending) error {
 	if !call.MayBlock {
 		return ErrWouldBlock
 	}
-	if !s.expire([]*Client{c}, true) {
+	if !s.expire([]*Client{c}, why) {
 		return ErrDelay
 	}
 	return nil
@@ -429,7 +436,7 @@ func (s *State) queueReap(c *Client) {
 				c.queued = false
 			}
 			s.mu.Unlock()
-			s.expire(list, false)
+			s.expire(list, endLease)
 		}
 	})
 }
@@ -448,7 +455,7 @@ func (s *State) ExpireClient(id ClientID) error {
 	if c == nil {
 		return ErrNoEnt
 	}
-	if !s.expire([]*Client{c}, true) {
+	if !s.expire([]*Client{c}, endAdmin) {
 		return ErrDelay
 	}
 	return nil

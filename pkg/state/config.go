@@ -2,7 +2,11 @@
 
 package state
 
-import "time"
+import (
+	"time"
+
+	"sluice/pkg/trace"
+)
 
 // Config configures a State. Zero values give the defaults in brackets.
 type Config struct {
@@ -37,6 +41,7 @@ type Config struct {
 	Callbacks Callbacks                        // [none: no delegations]
 	Local     LocalLocker                      // [none]
 	Leases    Leases                           // [none: local processes are not noticed]
+	Trace     *trace.Bus                       // [none]
 	Log       func(format string, args ...any) // for an administrator: storage that fails, clients expired [discarded]
 }
 

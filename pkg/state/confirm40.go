@@ -44,7 +44,7 @@ func (s *State) SetClientIDConfirm(call *Call, id ClientID, confirm Verifier) er
 		if old == nil {
 			return err
 		}
-		if err := s.replace(old, call); err != nil {
+		if err := s.replace(old, call, endRestart); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,8 @@
 
 package state
 
+import "sluice/pkg/trace"
+
 // deleg is a delegation. Fields under State.mu.
 type deleg struct {
 	stid
@@ -119,6 +121,7 @@ func (s *State) giveDeleg(call *Call, a *OpenArgs, typ DelegType) Delegation {
 	f.delegs = append(f.delegs, d)
 	f.changed()
 	s.counts.delegsGranted.Add(1)
+	s.traceDeleg(trace.DelegationGranted, d)
 	call.open.deleg = d
 	return Delegation{
 		Type: typ, Stateid: d.stateid(), Times: a.WantTime,
@@ -222,6 +225,7 @@ func (s *State) recall(d *deleg, truncate bool, now int64) {
 		d.file.hadConflict = true
 		s.blocked[s.hash(&d.key)%blockedSlots] = now + blockedTime
 		s.counts.delegsRecalled.Add(1)
+		s.traceDeleg(trace.DelegationRecalled, d)
 	} else if d.answered || d.sending || now-d.sentAt < resendTime {
 		return
 	}
@@ -313,6 +317,7 @@ func (s *State) dropDeleg(d *deleg) {
 // by FREE_STATEID (RFC 8881 10.5); a 4.0 client's is simply gone.
 func (s *State) revoke(d *deleg) {
 	s.counts.delegsRevoked.Add(1)
+	s.traceDeleg(trace.DelegationRevoked, d)
 	s.logf("client %q did not return a delegation within %v: revoked", d.client.owner, s.cfg.RecallTime)
 	if d.client.minor == 0 {
 		s.dropDeleg(d)
@@ -360,5 +365,6 @@ func (s *State) DelegReturn(call *Call, file FileKey, sid Stateid) error {
 	}
 	s.dropDeleg(d)
 	s.counts.delegsReturned.Add(1)
+	s.traceDeleg(trace.DelegationReturned, d)
 	return nil
 }

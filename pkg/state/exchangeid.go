@@ -23,7 +23,7 @@ func (s *State) ExchangeID(call *Call, a *ExchangeIDArgs) (ExchangeIDRes, error)
 		if old == nil {
 			return res, err
 		}
-		if err := s.replace(old, call); err != nil {
+		if err := s.replace(old, call, endRestart); err != nil {
 			return ExchangeIDRes{}, err
 		}
 	}
@@ -99,7 +99,7 @@ func (s *State) DestroyClientID(call *Call, id ClientID) error {
 	if old == nil {
 		return err
 	}
-	return s.replace(old, call)
+	return s.replace(old, call, endDestroyed)
 }
 
 func (s *State) destroyClientID(call *Call, id ClientID) (old *Client, err error) {

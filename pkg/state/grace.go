@@ -9,6 +9,8 @@ package state
 import (
 	"sync/atomic"
 	"time"
+
+	"sluice/pkg/trace"
 )
 
 type grace struct {
@@ -147,6 +149,9 @@ func (s *State) graceDone() {
 	s.grace.done = 0
 	s.mu.Unlock()
 	s.grace.active.Store(false)
+	if s.cfg.Trace.Enabled() {
+		s.cfg.Trace.Emit(trace.Event{Name: trace.GraceEnd})
+	}
 }
 
 // openGrace decides whether an OPEN or LOCK may go on.

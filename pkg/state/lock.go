@@ -224,7 +224,7 @@ func (s *State) expireHolder(call *Call, c *LockConflict) (again bool, err error
 		return false, nil
 	case !call.MayBlock:
 		return false, ErrWouldBlock
-	case !s.expire([]*Client{holder}, false):
+	case !s.expire([]*Client{holder}, endLease):
 		return false, ErrDelay
 	}
 	return true, nil

@@ -503,7 +503,7 @@ func TestChaos(t *testing.T) {
 				w.check()
 			}
 			c := w.s.Counters()
-			if c.DelegsGranted == 0 || c.DelegsRevoked == 0 || c.DelegsReturned == 0 || c.ClientsExpired == 0 || c.LocksDenied == 0 || c.SharesDenied == 0 {
+			if c.DelegsGranted == 0 || c.DelegsRevoked == 0 || c.DelegsReturned == 0 || c.ClientsEnded == 0 || c.LocksDenied == 0 || c.SharesDenied == 0 {
 				t.Fatalf("nothing much happened: %+v", c)
 			}
 		})

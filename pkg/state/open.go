@@ -113,7 +113,7 @@ func (s *State) open(call *Call, a *OpenArgs) (res OpenRes, err error) {
 		if !call.MayBlock {
 			return res, ErrWouldBlock
 		}
-		if !s.expire(victims, false) {
+		if !s.expire(victims, endLease) {
 			return res, ErrDelay
 		}
 	}

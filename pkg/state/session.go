@@ -89,7 +89,7 @@ func (s *State) CreateSession(call *Call, a *CreateSessionArgs) (CreateSessionRe
 		if old == nil {
 			return res, err
 		}
-		if err := s.replace(old, call); err != nil {
+		if err := s.replace(old, call, endRestart); err != nil {
 			return CreateSessionRes{}, err
 		}
 	}

@@ -78,7 +78,8 @@ type DelegInfo struct {
 type Counters struct {
 	Clients, Unconfirmed, Courtesy, Sessions, Opens, Locks, Delegations int64
 	ReplyCacheReserved                                                  int64
-	ClientsExpired, SharesDenied, LocksGranted, LocksDenied             int64
+	ClientsEnded, ClientsExpired                                        int64 // expired: by lease or by the administrator
+	SharesDenied, LocksGranted, LocksDenied                             int64
 	DelegsGranted, DelegsRecalled, DelegsReturned, DelegsRevoked        int64
 	Replays, GraceRefused, StorageErrors                                int64
 	Grace                                                               time.Duration // left
@@ -231,7 +232,7 @@ func (s *State) Counters() Counters {
 	now := s.now()
 	n := &s.counts
 	c := Counters{
-		Locks: s.locks.ranges.total.Load(), ReplyCacheReserved: s.reserved.Load(), ClientsExpired: n.clientsExpired.Load(),
+		Locks: s.locks.ranges.total.Load(), ReplyCacheReserved: s.reserved.Load(), ClientsEnded: n.clientsEnded.Load(), ClientsExpired: n.clientsExpired.Load(),
 		SharesDenied: n.sharesDenied.Load(), LocksGranted: n.locksGranted.Load(), LocksDenied: n.locksDenied.Load(),
 		DelegsGranted: n.delegsGranted.Load(), DelegsRecalled: n.delegsRecalled.Load(), DelegsReturned: n.delegsReturned.Load(),
 		DelegsRevoked: n.delegsRevoked.Load(), Replays: n.replays.Load(), GraceRefused: n.graceRefused.Load(),

@@ -52,8 +52,8 @@ type State struct {
 
 // counters are for Counters; each is only ever added to.
 type counters struct {
-	clientsExpired, delegsGranted, delegsRecalled, delegsRevoked, delegsReturned  atomic.Int64
-	locksGranted, locksDenied, sharesDenied, replays, graceRefused, storageErrors atomic.Int64
+	clientsEnded, clientsExpired, delegsGranted, delegsRecalled, delegsRevoked, delegsReturned atomic.Int64
+	locksGranted, locksDenied, sharesDenied, replays, graceRefused, storageErrors              atomic.Int64
 }
 
 // New starts a state from what Recovery knows. With clients recorded there, a grace period begins.

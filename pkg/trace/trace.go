@@ -45,6 +45,16 @@ const (
 	ClientConnect    Name = "client_connect"
 	ClientDisconnect Name = "client_disconnect"
 
+	// What NFSv4 clients hold. Reason says why one ended, Mode is a
+	// delegation's kind.
+	NFS4ClientBegin    Name = "nfs4_client_begin"
+	NFS4ClientEnd      Name = "nfs4_client_end"
+	DelegationGranted  Name = "delegation_granted"
+	DelegationRecalled Name = "delegation_recalled"
+	DelegationReturned Name = "delegation_returned"
+	DelegationRevoked  Name = "delegation_revoked"
+	GraceEnd           Name = "grace_end"
+
 	// Dropped stands in a subscriber's stream where events were lost because
 	// it read too slowly; Event.Count is how many.
 	Dropped Name = "dropped"
@@ -55,7 +65,8 @@ func Names() []Name {
 	return []Name{
 		ReadStart, ReadSplice, ReadVector, ReadDontCache, ReadDirect, ReadIODone, ReadDone,
 		WriteStart, WriteDone, Commit, FileOpen, FileClose, Fallback, ModeChange, ExportsReload,
-		ClientMount, ClientConnect, ClientDisconnect, Dropped,
+		ClientMount, ClientConnect, ClientDisconnect, NFS4ClientBegin, NFS4ClientEnd,
+		DelegationGranted, DelegationRecalled, DelegationReturned, DelegationRevoked, GraceEnd, Dropped,
 	}
 }
 
@@ -87,6 +98,8 @@ type Event struct {
 	Reason   string // why a fallback was taken, or an error
 	Duration time.Duration
 	Align    Align
+
+	NFS4Client uint64 // id of a client record
 }
 
 // MarshalJSON gives the stable form used by the admin socket: times in
@@ -103,6 +116,7 @@ func (e Event) MarshalJSON() ([]byte, error) {
 		Name     Name   `json:"event"`
 		XID      string `json:"xid,omitempty"`
 		Client   string `json:"client,omitempty"`
+		NFS4     string `json:"nfs4_client,omitempty"`
 		Export   string `json:"export,omitempty"`
 		File     string `json:"file,omitempty"`
 		IO       *rng   `json:"io,omitempty"`
@@ -119,6 +133,9 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	}
 	if e.Client.IsValid() {
 		out.Client = e.Client.String()
+	}
+	if e.NFS4Client != 0 {
+		out.NFS4 = fmt.Sprintf("%016x", e.NFS4Client)
 	}
 	if e.hasRange() {
 		out.IO = &rng{e.Offset, e.Count, e.Len}
@@ -148,6 +165,9 @@ func (e Event) String() string {
 	}
 	if e.Client.IsValid() {
 		word("client", e.Client.String())
+	}
+	if e.NFS4Client != 0 {
+		word("nfs4_client", fmt.Sprintf("%016x", e.NFS4Client))
 	}
 	word("export", e.Export)
 	word("file", e.File)

@@ -148,6 +148,11 @@ func TestFormats(t *testing.T) {
 			`2026-01-02T03:04:05.000678Z client_mount client=::1 export=/a reason="a\nb"`,
 			`{"time":"2026-01-02T03:04:05.0006789Z","event":"client_mount","client":"::1","export":"/a","reason":"a\nb"}`,
 		},
+		{
+			Event{Time: at, Name: DelegationRecalled, Client: netip.MustParseAddr("10.0.0.1"), NFS4Client: 0x1f00c300000001, File: "1:2", Mode: "write"},
+			`2026-01-02T03:04:05.000678Z delegation_recalled client=10.0.0.1 nfs4_client=001f00c300000001 file=1:2 mode=write`,
+			`{"time":"2026-01-02T03:04:05.0006789Z","event":"delegation_recalled","client":"10.0.0.1","nfs4_client":"001f00c300000001","file":"1:2","mode":"write"}`,
+		},
 	} {
 		if got := tc.e.String(); got != tc.text {
 			t.Errorf("got  %s\nwant %s", got, tc.text)

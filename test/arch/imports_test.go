@@ -36,7 +36,7 @@ var allowed = map[string][]string{
 	"pkg/state":          {"pkg/filecache"},
 	"pkg/nfs4":           {"xdr", "xdr/nfs4", "rpc", "pkg/vfs", "pkg/state"},
 	"pkg/admin":          {},
-	"pkg/server":         {"xdr", "rpc", "exports", "pkg/filecache", "pkg/dataio", "pkg/vfs", "pkg/nfs3", "pkg/portmap", "pkg/admin"},
+	"pkg/server":         {"xdr", "rpc", "exports", "pkg/filecache", "pkg/dataio", "pkg/vfs", "pkg/nfs3", "pkg/state", "pkg/nfs4", "pkg/portmap", "pkg/admin"},
 	"cmd/sluice":         {"pkg/admin", "pkg/server"},
 }
 
