@@ -177,6 +177,9 @@ type NFS4Status struct {
 type NFS4Stats struct {
 	Operations []OperationStats `json:"operations"`
 
+	// ClientsEnded counts all ends of clients, ClientsExpired those that the
+	// client did not wish.
+	ClientsEnded        uint64 `json:"clients_ended"`
 	ClientsExpired      uint64 `json:"clients_expired"`
 	SharesDenied        uint64 `json:"shares_denied"`
 	LocksGranted        uint64 `json:"locks_granted"`

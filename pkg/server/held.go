@@ -26,7 +26,7 @@ func (b backend) nfs4Status() admin.NFS4Status {
 func (b backend) nfs4Stats() admin.NFS4Stats {
 	c := b.v4.state.Counters()
 	s := admin.NFS4Stats{
-		Operations: []admin.OperationStats{}, ClientsExpired: uint64(c.ClientsExpired), SharesDenied: uint64(c.SharesDenied),
+		Operations: []admin.OperationStats{}, ClientsEnded: uint64(c.ClientsEnded), ClientsExpired: uint64(c.ClientsExpired), SharesDenied: uint64(c.SharesDenied),
 		LocksGranted: uint64(c.LocksGranted), LocksDenied: uint64(c.LocksDenied), DelegationsGranted: uint64(c.DelegsGranted),
 		DelegationsRecalled: uint64(c.DelegsRecalled), DelegationsReturned: uint64(c.DelegsReturned), DelegationsRevoked: uint64(c.DelegsRevoked),
 		Replays: uint64(c.Replays), GraceRefused: uint64(c.GraceRefused), StorageErrors: uint64(c.StorageErrors),

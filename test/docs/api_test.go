@@ -73,21 +73,34 @@ func fields(typ reflect.Type, prefix string, stop []reflect.Type) (list []string
 
 func TestAPIFields(t *testing.T) {
 	text, _ := parse(t, apiDoc)
+	nfs4Status, nfs4Stats, file, channel := reflect.TypeFor[admin.NFS4Status](), reflect.TypeFor[admin.NFS4Stats](), reflect.TypeFor[admin.StateFile](), reflect.TypeFor[admin.Channel]()
+	connection, nfs4Client := reflect.TypeFor[admin.Connection](), reflect.TypeFor[admin.NFS4Client]()
 	latency, mode, ioMode := reflect.TypeFor[stats.Latency](), reflect.TypeFor[admin.ModeStats](), reflect.TypeFor[admin.IOMode]()
 	for _, c := range []struct {
 		heading string
 		typ     reflect.Type
 		stop    []reflect.Type
 	}{
-		{"## /v1/status", reflect.TypeFor[admin.Status](), []reflect.Type{ioMode}},
+		{"## /v1/status", reflect.TypeFor[admin.Status](), []reflect.Type{ioMode, nfs4Status}},
+		{"### NFSv4 in /v1/status", nfs4Status, nil},
 		{"## /v1/io-mode", ioMode, nil},
 		{"### The body of PUT", reflect.TypeFor[admin.ModeChange](), nil},
-		{"## /v1/stats", reflect.TypeFor[admin.Stats](), []reflect.Type{mode, latency}},
+		{"## /v1/stats", reflect.TypeFor[admin.Stats](), []reflect.Type{mode, latency, nfs4Stats}},
+		{"### NFSv4 in /v1/stats", nfs4Stats, nil},
 		{"### A mode of `read[]` and `write[]`", mode, []reflect.Type{latency}},
 		{"### `latency`", latency, nil},
 		{"## /v1/exports", reflect.TypeFor[admin.Export](), nil},
 		{"## /v1/exports/reload", reflect.TypeFor[admin.ReloadResult](), nil},
-		{"## /v1/clients", reflect.TypeFor[admin.Connection](), nil},
+		{"## /v1/clients", reflect.TypeFor[admin.Clients](), []reflect.Type{connection, nfs4Client}},
+		{"### A connection", connection, nil},
+		{"### An NFSv4 client", nfs4Client, nil},
+		{"## /v1/clients/{id}", reflect.TypeFor[admin.Expired](), nil},
+		{"## /v1/sessions", reflect.TypeFor[admin.Session](), []reflect.Type{channel}},
+		{"### `fore` and `back`", channel, nil},
+		{"## /v1/opens", reflect.TypeFor[admin.Open](), []reflect.Type{file}},
+		{"### `file`", file, nil},
+		{"## /v1/locks", reflect.TypeFor[admin.Lock](), []reflect.Type{file}},
+		{"## /v1/delegations", reflect.TypeFor[admin.Delegation](), []reflect.Type{file}},
 	} {
 		same(t, c.heading, firstCells(table(t, section(t, text, c.heading), "field")), fields(c.typ, "", c.stop))
 	}
@@ -131,7 +144,7 @@ func TestEvents(t *testing.T) {
 	// An event with everything set has every field.
 	full := trace.Event{
 		Time: time.Now(), Name: trace.ReadDone, XID: 1, Client: netip.MustParseAddr("10.0.0.1"), Export: "/a", File: "f",
-		Offset: 1, Count: 1, Len: 1, Mode: "direct", Reason: "r", Duration: 1, Align: trace.Align{Mem: 1, Offset: 1, ReadOffset: 1, DontCache: true},
+		Offset: 1, Count: 1, Len: 1, Mode: "direct", Reason: "r", Duration: 1, Align: trace.Align{Mem: 1, Offset: 1, ReadOffset: 1, DontCache: true}, NFS4Client: 1,
 	}
 	for v, i := reflect.ValueOf(full), 0; i < v.NumField(); i++ {
 		if v.Field(i).IsZero() {

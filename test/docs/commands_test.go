@@ -27,14 +27,19 @@ import (
 	"sluice/pkg/admin"
 	"sluice/test/nfscall"
 	"sluice/test/testenv"
+	wire4 "sluice/xdr/nfs4"
 )
 
 // notRun are the commands that this test leaves alone.
 var notRun = map[string]string{
-	"make test":                   "this test is part of it",
-	"make connectathon CTHON=DIR": "it needs the suite, which is not part of this project",
-	"go test ./test/clients":      "make test runs it",
-	"mount -t nfs -o vers=3,nolock,proto=tcp,mountproto=tcp,port=2049,mountport=2049 127.0.0.1:/srv/data /mnt": "it needs a kernel with an NFS client: test/kernel mounts; here it is compared with what make run prints",
+	"make test":                             "this test is part of it",
+	"make connectathon CTHON=DIR":           "it needs the suite, which is not part of this project",
+	"go test ./test/clients":                "make test runs it",
+	"mount -t nfs 127.0.0.1:/srv/data /mnt": "it needs a kernel with an NFS client: test/kernel mounts; here it is compared with what make run prints",
+	"mount -t nfs -o vers=3,nolock,proto=tcp,mountproto=tcp,port=2049,mountport=2049 127.0.0.1:/srv/data /mnt": "as above, without the comparison",
+	"mount -t nfs server.example.org:/ /mnt":                                "as above",
+	"mount -t nfs server.example.org:/srv/data /mnt":                        "as above",
+	"mount -t nfs -o vers=4.1,port=12049 server.example.org:/srv/data /mnt": "as above",
 }
 
 // expectation says what a command does.
@@ -48,6 +53,8 @@ type expectation struct {
 	server bool
 	// stream commands run until want is found, and end with status 0 on SIGINT.
 	stream bool
+	// fails: it ends with status 1, and want is what it says on standard error.
+	fails bool
 }
 
 const curl = "curl --unix-socket /run/sluice/admin.sock "
@@ -55,7 +62,7 @@ const curl = "curl --unix-socket /run/sluice/admin.sock "
 var run = []expectation{
 	// README.md
 	{command: "make run EXPORT=/srv/data", server: true,
-		want: `(?s)INF ready .*\n    mount -t nfs -o vers=3,nolock,proto=tcp,mountproto=tcp,port=2049,mountport=2049 127.0.0.1:/srv/data /mnt\n    build/sluice mode read direct\n`},
+		want: `(?s)INF ready .*\n    mount -t nfs 127.0.0.1:/srv/data /mnt\n    build/sluice mode read direct\n`},
 	{command: "build/sluice serve --exports /etc/exports --listen :2049", server: true,
 		want: `INF ready admin=/run/sluice/admin.sock exports=1 listen=\["\[::\]:2049"\] read_mode=buffered `},
 	{command: "build/sluice mode", want: `^ +READ +WRITE\nserver +buffered +buffered\n$`},
@@ -73,7 +80,12 @@ var run = []expectation{
 	{command: curl + `-X PUT -d '{"op":"read","mode":"direct"}' http://sluice/v1/io-mode`, json: new(admin.IOMode), want: `"read": "direct"`},
 	{command: curl + "http://sluice/v1/exports", json: new([]admin.Export), want: `"path": "/srv/data"`},
 	{command: curl + "-X POST http://sluice/v1/exports/reload", json: new(admin.ReloadResult), want: `"exports": 1`},
-	{command: curl + "http://sluice/v1/clients", json: new([]admin.Connection), want: `"address": "127.0.0.1:`},
+	{command: curl + "http://sluice/v1/clients", json: new(admin.Clients), want: `(?s)"address": "127.0.0.1:.*"owner": "a visitor"`},
+	{command: curl + "-X DELETE http://sluice/v1/clients/6a1f00c300000001", want: `^\{\n  "error": "no NFSv4 client has the id 6a1f00c300000001; .*"\n\}\n$`},
+	{command: curl + "http://sluice/v1/sessions", json: new([]admin.Session), want: `"max_operations": `},
+	{command: curl + "http://sluice/v1/opens", json: new([]admin.Open), want: `"path": "/srv/data/f"`},
+	{command: curl + "http://sluice/v1/locks", json: new([]admin.Lock), want: `(?s)"type": "write",\s*"start": 7,`},
+	{command: curl + "http://sluice/v1/delegations", json: new([]admin.Delegation), want: `^\[`},
 	{command: "curl --no-buffer --unix-socket /run/sluice/admin.sock 'http://sluice/v1/events?event=read_direct,fallback'", stream: true,
 		want: `(?m)^\{"time":"[^"]*Z","event":"fallback","xid":"\w+","client":"127.0.0.1","export":"/srv/data",.*"io":\{"offset":0,"count":4096,"len":0\}.*\}$`},
 
@@ -81,6 +93,15 @@ var run = []expectation{
 	{command: "sluice serve", server: true, want: `INF ready admin=/run/sluice/admin.sock exports=1 listen=\["\[::\]:2049"\]`},
 	{command: "sluice serve --config /etc/sluice/sluice.yaml --read-mode direct", server: true,
 		want: `(?m)^\{"level":"info",.*"listen":\["\[::\]:2049"\],"exports":2,"read_mode":"direct",.*"message":"ready"\}$`},
+
+	// docs/nfsv4.md
+	{command: "sluice clients", want: `(?s)^ID +ADDRESS .*\n\nNFSV4 CLIENT +ADDRESS .*\n[0-9a-f]{16} +127\.0\.0\.1 +4\.2 +\w+ .* a visitor\n$`},
+	{command: "sluice clients expire 6a1f00c300000001", fails: true, want: `^sluice: no NFSv4 client has the id 6a1f00c300000001; `},
+	{command: "sluice sessions", want: `^SESSION +CLIENT +SLOTS .*\n[0-9a-f]{32} +[0-9a-f]{16} +8 `},
+	{command: "sluice opens", want: `\n[0-9a-f]{16} +both +none +1 +/srv/data/f\n$`},
+	{command: "sluice locks", want: `\n[0-9a-f]{16} +write +7 +1 +held +/srv/data/f\n$`},
+	{command: "sluice locks --client 6a1f00c300000001 --json", want: `^\[\]\n$`},
+	{command: "sluice delegations", want: `^CLIENT +TYPE +RECALLED +LEASE +FILE\n`},
 
 	// docs/exports.md
 	{command: "sluice exports check /etc/exports", want: `^/etc/exports: 1 export, no errors\n$`},
@@ -163,6 +184,8 @@ type world struct {
 	dir    string
 	env    []string
 	server *process
+
+	visited *process // the server that has an NFSv4 client
 }
 
 func newWorld(t *testing.T) *world {
@@ -232,6 +255,10 @@ func (w *world) do(t *testing.T, file string, e expectation) {
 	handle := client.Lookup(t, client.Mount(t, "/srv/data"), "f")
 	read := func() { client.Read(t, handle, 0, 4096) }
 	read()
+	if w.visited != w.server {
+		w.visited = w.server
+		visit(t)
+	}
 	p := w.start(t, e.command)
 	if e.stream {
 		if !p.waitFor(want, read) {
@@ -243,7 +270,14 @@ func (w *world) do(t *testing.T, file string, e expectation) {
 		}
 		return
 	}
-	if err := p.end(0); err != nil {
+	err := p.end(0)
+	if e.fails {
+		if p.cmd.ProcessState.ExitCode() != 1 || !want.Match(p.stderr.bytes()) {
+			fail("%v\n%s", err, p.text())
+		}
+		return
+	}
+	if err != nil {
 		fail("%v\n%s", err, p.text())
 		return
 	}
@@ -255,6 +289,14 @@ func (w *world) do(t *testing.T, file string, e expectation) {
 			fail("%v in:\n%s", err, p.text())
 		}
 	}
+}
+
+// visit leaves an NFSv4 client with an open file and a lock on the server.
+func visit(t *testing.T) {
+	t.Helper()
+	s := nfscall.Dial(t, "127.0.0.1:2049", nfscall.Root()).Session(t, 2, "a visitor")
+	open, fh := s.Open(t, []string{"srv", "data"}, "f", wire4.OPEN4_SHARE_ACCESS_BOTH, 0)
+	s.Lock(t, fh, open.Stateid, "one", wire4.WRITE_LT, 7, 1)
 }
 
 // stopServer ends the server that the last such command started. Make, where

@@ -6,6 +6,7 @@ package nfscall
 
 import (
 	"testing"
+	"time"
 
 	"sluice/rpc"
 	"sluice/xdr"
@@ -136,7 +137,7 @@ func Path4(names ...string) []Op4 {
 }
 
 // Open opens a file in the directory that Path4 would go to, and makes it when
-// it isn't there.
+// it isn't there. Where the server wants time, it tries again, as clients do.
 func (s *Session) Open(t testing.TB, dir []string, name string, access, deny uint32) (wire4.OPEN4resok, []byte) {
 	t.Helper()
 	var attrs xdr.Encoder
@@ -146,7 +147,12 @@ func (s *Session) Open(t testing.TB, dir []string, name string, access, deny uin
 	args.Openhow = wire4.Openflag4{Opentype: wire4.OPEN4_CREATE, How: wire4.Createhow4{Mode: wire4.UNCHECKED4,
 		Createattrs: wire4.Fattr4{Attrmask: wire4.Bits(wire4.FATTR4_MODE), AttrVals: attrs.Bytes()}}}
 	path := Path4(dir...)
-	r := s.Do4(t, append(path, Op4{wire4.OP_OPEN, args}, Op4{wire4.OP_GETFH, nil})...)
+	ops := append(path[:len(path):len(path)], Op4{wire4.OP_OPEN, args}, Op4{wire4.OP_GETFH, nil})
+	r := s.Do4(t, ops...)
+	for end := time.Now().Add(10 * time.Second); (r.Status == wire4.NFS4ERR_GRACE || r.Status == wire4.NFS4ERR_DELAY) && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+		r = s.Do4(t, ops...)
+	}
 	for _, op := range path {
 		r.Next(t, op.Num, nil)
 	}

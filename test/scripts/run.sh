@@ -49,6 +49,9 @@ while in_use $port; do
 	[ $port = 2049 ] && port=12049 || port=$((port + 1))
 done
 
+options=
+[ $port = 2049 ] || options="-o port=$port"
+
 # The admin socket is where `sluice mode` looks for it, unless another server
 # has that place.
 admin=
@@ -73,7 +76,7 @@ server=$$
 	Serving $dir until Ctrl-C.
 	In another terminal, as root, mount it and switch its read mode:
 
-	    mount -t nfs -o vers=3,nolock,proto=tcp,mountproto=tcp,port=$port,mountport=$port $(shown "127.0.0.1:$dir") /mnt
+	    mount -t nfs ${options:+$options }$(shown "127.0.0.1:$dir") /mnt
 	    $sluice mode read direct${admin:+ $admin}
 
 	END
