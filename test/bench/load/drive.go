@@ -33,19 +33,21 @@ type slot struct {
 	kind kind
 	sent int64
 	off  uint64 // in the file
+	seq  uint32 // sequence id of the last call in a session's slot of the same number
 }
 
 type conn struct {
 	fd    int
+	sess  sessionID // when the calls are made in one
 	slots []slot
 	free  []uint32
 
 	in   []byte // small replies: the bytes in[r:w] are not parsed yet
 	r, w int
 
-	// Bulk READ replies: hdr[:hn] is what has come of a reply's first
-	// readData bytes; then left bytes of the fragment are dropped.
-	hdr  [readData]byte
+	// Bulk READ replies: hdr[:hn] is what has come of a reply's bytes before
+	// the data; then left bytes of the fragment are dropped.
+	hdr  []byte
 	hn   int
 	left int
 	more bool // the fragment being dropped is not the record's last
@@ -89,23 +91,36 @@ func Run(c Config) (Result, error) {
 	if c.Op == "null" || c.Op == "create" || c.Op == "readdirplus" {
 		file = ""
 	}
+	if c.V41 {
+		t, err := begin41(&c)
+		if err != nil {
+			return Result{}, err
+		}
+		r, err := measure(&c, t)
+		return r, errors.Join(err, t.v41.end())
+	}
 	t, err := find(&c, c.Export, c.Dir, file, c.Op == "write")
 	if err != nil {
 		return Result{}, err
 	}
-	d, err := newDriver(&c, t)
+	return measure(&c, t)
+}
+
+// measure runs the loop, and the checks before and after it.
+func measure(c *Config, t target) (Result, error) {
+	d, err := newDriver(c, t)
 	if err != nil {
 		return Result{}, err
 	}
 	defer d.close()
 	if c.Verify && c.Op == "read" {
-		if err := verifyRead(&c, t); err != nil {
+		if err := verifyRead(c, t); err != nil {
 			return Result{}, err
 		}
 	}
 	r, err := d.run()
 	if err == nil && r.Errors == 0 && c.Verify && c.Op == "write" {
-		err = verifyWrite(&c, t, d.written, d.payload)
+		err = verifyWrite(c, t, d.written, d.payload)
 	}
 	return r, err
 }
@@ -133,7 +148,11 @@ func newDriver(c *Config, t target) (*driver, error) {
 	}
 	for _, op := range ops {
 		for _, uid := range c.UIDs {
-			d.tmpl = append(d.tmpl, newTemplate(c, op, uid, t, run))
+			if t.v41 != nil {
+				d.tmpl = append(d.tmpl, newTemplate41(c, op, uid, t))
+			} else {
+				d.tmpl = append(d.tmpl, newTemplate(c, op, uid, t, run))
+			}
 		}
 	}
 	d.payload = make([]byte, (c.Size+3)&^3)
@@ -155,6 +174,10 @@ func newDriver(c *Config, t target) (*driver, error) {
 			cn.free[k] = uint32(k)
 		}
 		cn.in = make([]byte, inSize)
+		cn.hdr = make([]byte, readData)
+		if t.v41 != nil {
+			cn.hdr, cn.sess = cn.hdr[:readData41], t.v41.sessions[i]
+		}
 	}
 	for i := range d.conns {
 		cn := &d.conns[i]
@@ -195,7 +218,7 @@ func (d *driver) issue(cn *conn, now int64) {
 	}
 	d.xid++
 	xid := d.xid*MaxDepth | i
-	cn.slots[i] = slot{xid: xid, busy: true, kind: t.kind, sent: now}
+	cn.slots[i] = slot{xid: xid, busy: true, kind: t.kind, sent: now, seq: cn.slots[i].seq + 1}
 
 	at := len(d.out)
 	d.out = append(d.out, t.b...)
@@ -210,6 +233,9 @@ func (d *driver) issue(cn *conn, now int64) {
 		off := k * uint64(d.c.Size)
 		be.PutUint64(d.out[at+t.atOffset:], off)
 		cn.slots[i].off = off
+	}
+	if t.atSeq != 0 {
+		t.inSession(d.out[at:], &cn.sess, i, cn.slots[i].seq)
 	}
 	if t.atName != 0 {
 		putHex(d.out[at+t.atName:], d.seq)
@@ -378,7 +404,10 @@ func (d *driver) reply(cn *conn, r []byte, now int64) error {
 		return fmt.Errorf("reply to xid %#x, which is not in flight on this connection", xid)
 	}
 	s := &cn.slots[i]
-	n, err := verdict(r, s.kind, d.c.Size)
+	n, err := d.verdict(cn, r, i)
+	if errors.Is(err, errSequence) {
+		return err
+	}
 	if err != nil {
 		if d.errs == 0 {
 			d.firstErr = err
@@ -394,6 +423,15 @@ func (d *driver) reply(cn *conn, r []byte, now int64) error {
 	s.busy = false
 	cn.free = append(cn.free, i)
 	return nil
+}
+
+// verdict checks the reply r to the call in slot i.
+func (d *driver) verdict(cn *conn, r []byte, i uint32) (int, error) {
+	s := &cn.slots[i]
+	if d.c.V41 {
+		return verdict41(r, s.kind, d.c.Size, &cn.sess, i, s.seq)
+	}
+	return verdict(r, s.kind, d.c.Size)
 }
 
 func (d *driver) receiveBulk(cn *conn) error {
@@ -412,7 +450,7 @@ func (d *driver) receiveBulk(cn *conn) error {
 				continue
 			}
 			if !cn.more {
-				if err := d.reply(cn, cn.hdr[:], d.now()); err != nil {
+				if err := d.reply(cn, cn.hdr, d.now()); err != nil {
 					return err
 				}
 			}
@@ -424,7 +462,7 @@ func (d *driver) receiveBulk(cn *conn) error {
 			want = 4
 		}
 		var mark [4]byte
-		buf := cn.hdr[:]
+		buf := cn.hdr
 		if cn.mid {
 			buf = mark[:]
 		}
@@ -458,7 +496,7 @@ func (d *driver) receiveBulk(cn *conn) error {
 			if err := d.reply(cn, cn.hdr[:end], d.now()); err != nil {
 				return err
 			}
-			cn.hn = copy(cn.hdr[:], cn.hdr[end:cn.hn])
+			cn.hn = copy(cn.hdr, cn.hdr[end:cn.hn])
 		}
 	}
 }
@@ -530,35 +568,4 @@ func serverCPU(pid int) (float64, error) {
 		return 0, nil
 	}
 	return CPUSeconds(pid)
-}
-
-func (d *driver) result(elapsed int64) Result {
-	r := Result{
-		Op: d.c.Op, Conns: d.c.Conns, Depth: d.c.Depth, Seconds: float64(elapsed) / 1e9,
-		Calls: d.calls, Bytes: d.bytes, Errors: d.errs,
-		P50: d.hist.quantile(.5), P99: d.hist.quantile(.99), P999: d.hist.quantile(.999),
-		Max: float64(d.hist.max) / 1e3,
-	}
-	if d.firstErr != nil {
-		r.FirstError = d.firstErr.Error()
-	}
-	r.OpsPerSec = float64(r.Calls) / r.Seconds
-	if moves(r.Op) || r.Op == "mixed" {
-		r.Size = d.c.Size
-	}
-	if moves(r.Op) {
-		r.MBPerSec = float64(r.Bytes) / r.Seconds / 1e6
-	}
-	return r
-}
-
-// account enters the server's CPU seconds.
-func (r *Result) account(cpu float64) {
-	r.ServerCPU = cpu
-	if r.Calls > 0 {
-		r.CPUPerOp = cpu / float64(r.Calls) * 1e6
-	}
-	if moves(r.Op) && r.Bytes > 0 {
-		r.CPUPerGB = cpu / (float64(r.Bytes) / 1e9)
-	}
 }

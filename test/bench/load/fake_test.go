@@ -30,6 +30,7 @@ type fake struct {
 	uids    sync.Map // uid -> *atomic.Int64 of calls
 	calls   atomic.Int64
 	written sync.Map // offset -> []byte
+	v41     fake41
 }
 
 func startFake(t *testing.T, f *fake) Config {
@@ -124,6 +125,10 @@ func (f *fake) answer(rec []byte) []byte {
 		m.u32(0)
 		return m.b
 	}
+	if be.Uint32(rec[16:]) == 4 {
+		f.compound41(m, args)
+		return m.b
+	}
 	if s := f.status[proc]; s != 0 {
 		m.u32(s)
 		m.u32(0)
@@ -168,14 +173,7 @@ func (f *fake) answer(rec []byte) []byte {
 		m.u32(0)
 	case procRead:
 		off := uint64(args.u32())<<32 | uint64(args.u32())
-		data := make([]byte, args.u32())
-		Pattern(data, off)
-		if f.corrupt {
-			data[len(data)/2] ^= 1
-		}
-		if w, ok := f.written.Load(off); ok {
-			copy(data, w.([]byte))
-		}
+		data := f.data(off, args.u32())
 		attr(true)
 		m.u32(uint32(len(data)))
 		m.u32(0)
@@ -185,9 +183,7 @@ func (f *fake) answer(rec []byte) []byte {
 		count := args.u32()
 		args.u32()
 		data := args.opaque()
-		if !f.corrupt {
-			f.written.Store(off, data)
-		}
+		f.store(off, data)
 		m.u32(1)
 		m.b = append(m.b, make([]byte, 24)...)
 		attr(true)
@@ -203,4 +199,24 @@ func (f *fake) answer(rec []byte) []byte {
 		panic("fake: procedure " + hex.EncodeToString([]byte{byte(proc)}))
 	}
 	return m.b
+}
+
+// data is what READ answers.
+func (f *fake) data(off uint64, count uint32) []byte {
+	data := make([]byte, count)
+	Pattern(data, off)
+	if f.corrupt {
+		data[len(data)/2] ^= 1
+	}
+	if w, ok := f.written.Load(off); ok {
+		copy(data, w.([]byte))
+	}
+	return data
+}
+
+// store is WRITE.
+func (f *fake) store(off uint64, data []byte) {
+	if !f.corrupt {
+		f.written.Store(off, data)
+	}
 }

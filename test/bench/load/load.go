@@ -1,4 +1,4 @@
-// Package load drives an NFSv3 server with raw ONC RPC over TCP and measures
+// Package load drives an NFSv3 or NFSv4.1 server with raw ONC RPC over TCP and measures
 // rate, latency and the server's CPU and memory.
 //
 // Plan: one locked OS thread, one epoll set, a fixed number of calls in flight
@@ -12,12 +12,14 @@
 //
 // Files: load.go (configuration and results), wire.go (templates and reply
 // checks), setup.go (MOUNT, LOOKUP and other calls made one at a time),
+// wire41.go and session.go (the same two for NFSv4.1),
 // drive.go (the loop), scenario.go (stalled, idle and slow-read clients),
 // hist.go (latencies), proc.go (/proc).
 package load
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -27,11 +29,12 @@ type Config struct {
 	Addr      string // IPv4 address of the server
 	Port      int    // NFS port
 	MountPort int    // MOUNT port; 0 means Port
-	Export    string // path given to MNT
+	Export    string // path given to MNT; with V41 from the server's root
 	Dir       string // directory below the export, slash separated; may be empty
 	File      string // file in Dir that the calls are about
 
-	Op     string   // one of Ops
+	V41    bool     // NFSv4.1 in sessions instead of NFSv3
+	Op     string   // one of Ops, with V41 one of Ops41
 	Size   int      // bytes per READ or WRITE, at most MaxSize
 	Conns  int      // connections
 	Depth  int      // calls in flight on each connection, at most MaxDepth
@@ -64,9 +67,13 @@ const (
 // Ops are the operations a Config may name.
 var Ops = []string{"null", "getattr", "lookup", "access", "read", "write", "create", "readdirplus", "mixed"}
 
+// Ops41 are those for which V41 may be set: SEQUENCE, PUTFH and the operation.
+var Ops41 = []string{"getattr", "read", "write"}
+
 // Result is what one measurement found. Latencies are in microseconds.
 type Result struct {
 	Op      string  `json:"op"`
+	V41     bool    `json:"v41,omitempty"`
 	Conns   int     `json:"conns"`
 	Depth   int     `json:"depth"`
 	Size    int     `json:"size,omitempty"`
@@ -113,12 +120,14 @@ func (c *Config) check() error {
 	if c.Duration <= 0 {
 		return fmt.Errorf("duration: %v, want more than 0", c.Duration)
 	}
-	for _, op := range Ops {
-		if op == c.Op {
-			return nil
-		}
+	ops := Ops
+	if c.V41 {
+		ops = Ops41
 	}
-	return fmt.Errorf("operation %q: want one of %s", c.Op, strings.Join(Ops, " "))
+	if !slices.Contains(ops, c.Op) {
+		return fmt.Errorf("operation %q: want one of %s", c.Op, strings.Join(ops, " "))
+	}
+	return nil
 }
 
 // String prints r on one line.
@@ -143,4 +152,35 @@ func (r Result) String() string {
 		fmt.Fprintf(&b, "  server cpu %.2f s = %.2f us/op", r.ServerCPU, r.CPUPerOp)
 	}
 	return b.String()
+}
+
+func (d *driver) result(elapsed int64) Result {
+	r := Result{
+		Op: d.c.Op, V41: d.c.V41, Conns: d.c.Conns, Depth: d.c.Depth, Seconds: float64(elapsed) / 1e9,
+		Calls: d.calls, Bytes: d.bytes, Errors: d.errs,
+		P50: d.hist.quantile(.5), P99: d.hist.quantile(.99), P999: d.hist.quantile(.999),
+		Max: float64(d.hist.max) / 1e3,
+	}
+	if d.firstErr != nil {
+		r.FirstError = d.firstErr.Error()
+	}
+	r.OpsPerSec = float64(r.Calls) / r.Seconds
+	if moves(r.Op) || r.Op == "mixed" {
+		r.Size = d.c.Size
+	}
+	if moves(r.Op) {
+		r.MBPerSec = float64(r.Bytes) / r.Seconds / 1e6
+	}
+	return r
+}
+
+// account enters the server's CPU seconds.
+func (r *Result) account(cpu float64) {
+	r.ServerCPU = cpu
+	if r.Calls > 0 {
+		r.CPUPerOp = cpu / float64(r.Calls) * 1e6
+	}
+	if moves(r.Op) && r.Bytes > 0 {
+		r.CPUPerGB = cpu / (float64(r.Bytes) / 1e9)
+	}
 }

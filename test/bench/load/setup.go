@@ -19,7 +19,8 @@ import (
 // target holds the handles that the calls of a run are about.
 type target struct {
 	dir, file []byte
-	size      uint64 // of file
+	size      uint64    // of file
+	v41       *client41 // in sessions: who has the file open
 }
 
 // client makes one call at a time over one connection. It serves set-up and
@@ -316,19 +317,32 @@ func FillFile(path string, size int64) error {
 	return f.Sync()
 }
 
+// reader returns what reads from the file outside of the measurement, and what
+// is to be called when it is no longer needed.
+func reader(c *Config, t target) (read func(off uint64, size int) ([]byte, error), done func(), err error) {
+	if t.v41 != nil {
+		return t.v41.read, func() {}, nil
+	}
+	n, err := newClient(c, c.Port)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(off uint64, size int) ([]byte, error) { return n.read(t.file, off, size) }, n.close, nil
+}
+
 // verifyRead compares the first, a middle and the last block of the file with
 // Pattern.
 func verifyRead(c *Config, t target) error {
-	n, err := newClient(c, c.Port)
+	read, done, err := reader(c, t)
 	if err != nil {
 		return err
 	}
-	defer n.close()
+	defer done()
 	blocks := t.size / uint64(c.Size)
 	want := make([]byte, c.Size&^7)
 	for _, k := range []uint64{0, blocks / 2, blocks - 1} {
 		off := k * uint64(c.Size) &^ 7
-		got, err := n.read(t.file, off, c.Size)
+		got, err := read(off, c.Size)
 		if err != nil {
 			return err
 		}
@@ -343,12 +357,12 @@ func verifyRead(c *Config, t target) error {
 // verifyWrite reads a block that was written back and compares it with the
 // payload.
 func verifyWrite(c *Config, t target, off uint64, payload []byte) error {
-	n, err := newClient(c, c.Port)
+	read, done, err := reader(c, t)
 	if err != nil {
 		return err
 	}
-	defer n.close()
-	got, err := n.read(t.file, off, c.Size)
+	defer done()
+	got, err := read(off, c.Size)
 	if err != nil {
 		return err
 	}

@@ -85,6 +85,7 @@ type template struct {
 	b        []byte
 	kind     kind
 	atOffset int // 64-bit file offset
+	atSeq    int // sequence id and slot of a session, behind the session's id
 	atName   int // 8 hexadecimal digits that make the name unique
 	payload  int // bytes of the shared payload that follow, padded
 }

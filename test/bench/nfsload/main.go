@@ -1,4 +1,4 @@
-// nfsload drives an NFSv3 server and reports rate, latency and the server's
+// nfsload drives an NFSv3 or NFSv4.1 server and reports rate, latency and the server's
 // CPU. See package load; this file is its command line.
 package main
 
@@ -34,6 +34,7 @@ func run() error {
 	flag.StringVar(&c.Dir, "dir", "", "`directory` below the export")
 	flag.StringVar(&c.File, "file", "file", "`name` of the file in it")
 	flag.StringVar(&c.Op, "op", "getattr", strings.Join(load.Ops, " ")+"; scenarios: "+scenarios)
+	flag.BoolVar(&c.V41, "v41", false, "NFSv4.1, in a session for each connection, instead of NFSv3: "+strings.Join(load.Ops41, " "))
 	flag.IntVar(&c.Size, "size", 1<<20, "`bytes` per READ or WRITE")
 	flag.IntVar(&c.Conns, "conns", 1, "connections")
 	flag.IntVar(&c.Depth, "depth", 8, "calls in flight on each connection")
