@@ -136,6 +136,12 @@ func TestHeldCommands(t *testing.T) {
 	if !strings.Contains(l.out.String(), "INF NFSv4 client expired by the administrator id="+a) {
 		t.Error("the log does not tell of the end")
 	}
+	// Flags before the subcommand count too.
+	third := nfscall.Dial(t, l.addr, nfscall.Root()).Session(t, 2, "C")
+	status, stdout, stderr := command(t, "clients", "--json", "--admin", l.socket(), "expire", fmt.Sprintf("%016x", third.ClientID))
+	if status != 0 || stdout != fmt.Sprintf("{\n  \"id\": \"%016x\"\n}\n", third.ClientID) {
+		t.Errorf("flags before expire: status %d, %q, %q", status, stdout, stderr)
+	}
 	for _, args := range [][]string{{"clients", "expire"}, {"clients", "expire", "sideways"}, {"clients", "expire", a, b}, {"clients", "sideways"}, {"opens", "--client", "x"}, {"locks", "x"}} {
 		if status, _, stderr := command(t, append(args, "--admin", l.socket())...); status != exitUsage {
 			t.Errorf("sluice %s: status %d, %q", strings.Join(args, " "), status, stderr)

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -27,6 +29,9 @@ const (
 	exitFailed = 1
 	exitUsage  = 2
 )
+
+// adminEnv is the variable that names the admin socket for every command.
+const adminEnv = "SLUICE_ADMIN"
 
 func init() {
 	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintln(c.App.Writer, "sluice", server.Version()) }
@@ -138,7 +143,7 @@ func noArgs(c *cli.Context) error {
 // clientFlags are the flags of every command that asks a running server.
 func clientFlags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringFlag{Name: "admin", EnvVars: []string{"SLUICE_ADMIN"}, Value: server.Defaults().Admin, Usage: "the server's admin `SOCKET`"},
+		&cli.StringFlag{Name: "admin", EnvVars: []string{adminEnv}, Value: server.Defaults().Admin, Usage: "the server's admin `SOCKET`"},
 		jsonFlag(),
 	}, more...)
 }
@@ -147,11 +152,30 @@ func jsonFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "json", Usage: "print JSON", DisableDefaultText: true}
 }
 
-func adminClient(c *cli.Context) *admin.Client { return admin.NewClient(c.String("admin")) }
+// adminClient is a client of the socket that --admin names. It may stand before
+// a subcommand (`sluice clients --admin SOCKET expire ID`), where the library of
+// flags looks at the subcommand's own flag alone.
+func adminClient(c *cli.Context) *admin.Client {
+	own := c.String("admin")
+	if own != cmp.Or(os.Getenv(adminEnv), server.Defaults().Admin) {
+		return admin.NewClient(own)
+	}
+	for _, p := range c.Lineage()[1:] {
+		if s := p.String("admin"); s != "" {
+			own = s
+		}
+	}
+	return admin.NewClient(own)
+}
+
+// wantsJSON tells of --json, before a subcommand too.
+func wantsJSON(c *cli.Context) bool {
+	return slices.ContainsFunc(c.Lineage(), func(p *cli.Context) bool { return p.Bool("json") })
+}
 
 // show prints v as JSON with --json, else by calling text.
 func show(c *cli.Context, v any, text func()) error {
-	if !c.Bool("json") {
+	if !wantsJSON(c) {
 		text()
 		return nil
 	}

@@ -71,9 +71,8 @@ func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
 	walk = func(prefix []string, cmds []*cli.Command) {
 		for _, c := range cmds {
 			path := append(append([]string{}, prefix...), c.Name)
-			if len(c.Subcommands) > 0 {
-				walk(path, c.Subcommands)
-				continue
+			if walk(path, c.Subcommands); c.Name == "exports" {
+				continue // nothing by itself
 			}
 			status, out, _ := command(t, append(path, "--help")...)
 			if status != 0 || !strings.Contains(out, "Example") || !strings.Contains(out, "sluice "+strings.Join(path, " ")) {

@@ -127,7 +127,7 @@ func (b backend) Locks(client admin.ClientID) []admin.Lock {
 			continue
 		}
 		x := admin.Lock{
-			Client: admin.ClientID(l.Owner.Client), Host: l.Owner.Host, Owner: printable(l.Owner.Owner), File: name(l.File),
+			Client: admin.ClientID(l.Owner.Client), Host: printable(l.Owner.Host), Owner: printable(l.Owner.Owner), File: name(l.File),
 			Type: "read", Start: l.Start, Waiting: l.Waiting,
 		}
 		if l.Type == state.WriteLock {
