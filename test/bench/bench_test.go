@@ -95,3 +95,26 @@ func TestMedian(t *testing.T) {
 		}
 	}
 }
+
+func TestOwnSummary(t *testing.T) {
+	r := row{work: "w", want: .95}
+	rounds := []ownRound{
+		{V3: *rate(10, 10), V41: *rate(10, 11), Ratio: .95, CPURatio: 1.1},
+		{V3: *rate(10, 10), V41: *rate(20, 10), Ratio: 2, CPURatio: 1},
+		{V3: *rate(10, 10), V41: *rate(1, 10), Ratio: .1, CPURatio: 1},
+	}
+	for _, c := range []struct {
+		name   string
+		change func()
+		want   string
+	}{
+		{"the median is reached", func() {}, "yes"},
+		{"the median falls short", func() { rounds[0].Ratio = .94 }, "no"},
+		{"a call failed", func() { rounds[0].Ratio = .95; rounds[2].V3.Errors = 1 }, "no"},
+	} {
+		c.change()
+		if o := ownSummary(r, rounds); o.Reached != c.want {
+			t.Errorf("%s: reached %q, want %q: %s", c.name, o.Reached, c.want, o.line())
+		}
+	}
+}

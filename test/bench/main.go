@@ -11,8 +11,8 @@
 //
 // Files: main.go (command line, namespaces), servers.go (starting the servers,
 // running nfsload), rows.go (the table of ratio rows and how one is measured),
-// special.go (the other rows), cgroup.go, machine.go (what it ran on), report.go
-// (text, markdown, JSON). load/ is the load generator, nfsload/ its command,
+// rows41.go (those of NFSv4.1), special.go (the other rows), cgroup.go, machine.go
+// (what it ran on), report.go (text, markdown, JSON). load/ is the load generator, nfsload/ its command,
 // slowfs/ a FUSE file system whose reads take their time.
 package main
 

@@ -48,7 +48,7 @@ func (d document) markdown() string {
 	var b strings.Builder
 	m := d.Machine
 	fmt.Fprintf(&b, "# sluice beside nfs-ganesha, %s\n\n", d.Date)
-	fmt.Fprintf(&b, "Made by `%s`, which took %s. All traffic is NFSv3 over loopback TCP.\n\n", d.Command, d.Took)
+	fmt.Fprintf(&b, "Made by `%s`, which took %s. All traffic is over loopback TCP, NFSv3 where a row does not say 4.1.\n\n", d.Command, d.Took)
 	fmt.Fprintf(&b, "- Machine: %s, %d cores, %s of memory; client and servers share the cores\n", m.CPU, m.Cores, m.Memory)
 	fmt.Fprintf(&b, "- Kernel %s (TCP %s), %s; file system %s\n", m.Kernel, m.TCP, m.System, m.FileSystem)
 	fmt.Fprintf(&b, "- Servers: %s; %s, built with %s; %s\n", m.Ganesha, m.Sluice, m.Go, m.Fio)

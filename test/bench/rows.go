@@ -74,7 +74,7 @@ func allRows() []row {
 		return j
 	}
 	cmp := (*bench).compare
-	return []row{
+	rows := []row{
 		{name: "getattr16", work: "GETATTR, 1 connection x 16 in flight", run: cmp, want: 6, job: warm("getattr", 1, 16)},
 		{name: "getattr64", work: "GETATTR, 8x8", run: cmp, want: 10, job: warm("getattr", 8, 8)},
 		{name: "lookup", work: "LOOKUP, 8x8, one uid", run: cmp, want: 6, job: lookup("1000")},
@@ -102,6 +102,7 @@ func allRows() []row {
 		{name: "readdirplus", work: "READDIRPLUS of 64 KiB, 1x4", extra: true, run: (*bench).readdirplus, job: job{op: "readdirplus", conns: 1, depth: 4}},
 		{name: "mixed", work: "mixed (of 20: 10 GETATTR, 4 LOOKUP, 3 ACCESS, 2 READ and 1 WRITE of 4 KiB), 8x8", extra: true, run: cmp, job: job{op: "mixed", file: writeFile, size: 4 * kib, conns: 8, depth: 8}},
 	}
+	return append(rows, rows41()...)
 }
 
 // round is one pair of measurements.

@@ -25,6 +25,7 @@ type server struct {
 	name        string
 	port, mport int
 	base        string // export that sub-directories of data are below; "" when each is an export
+	pseudo      string // where NFSv4 shows base
 	cmd         *exec.Cmd
 	log         string
 	exited      chan struct{}
@@ -191,7 +192,7 @@ EXPORT { Export_Id = 1; Path = %s; Pseudo = /export; Access_Type = RW; Protocols
 			return errors.New("rpcbind does not start")
 		}
 	}
-	s := &server{name: "ganesha", port: 12049, mport: 12050, base: b.data}
+	s := &server{name: "ganesha", port: 12049, mport: 12050, base: b.data, pseudo: "/export"}
 	err := b.launch(s, "ganesha.nfsd", "-F", "-f", run+"/conf", "-L", filepath.Join(b.work, "ganesha.log"), "-p", run+"/pid", "-N", "NIV_EVENT")
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, tail(filepath.Join(b.work, "ganesha.log")))
@@ -235,6 +236,7 @@ func (b *bench) startSluice(o sluiceOptions) (*server, error) {
 // job is one run of nfsload.
 type job struct {
 	op           string
+	v41          bool   // NFSv4.1 in sessions
 	dir          string // below dirSync, or a path that begins with dirAsync; "" for dirSync
 	file         string
 	size         int
@@ -268,12 +270,18 @@ func (b *bench) nfsload(s *server, j job, result any) error {
 	export, dir := filepath.Join(b.data, top), below
 	if s.base != "" {
 		export, dir = s.base, filepath.Join(top, below)
+		if j.v41 {
+			export = s.pseudo
+		}
 	}
 	args := []string{"-json", "-addr", serverAddr, "-port", strconv.Itoa(s.port), "-mport", strconv.Itoa(s.mport),
 		"-export", export, "-dir", dir, "-op", j.op, "-pid", strconv.Itoa(s.pid()),
 		"-conns", strconv.Itoa(max(j.conns, 1)), "-depth", strconv.Itoa(max(j.depth, 1)),
 		"-size", strconv.Itoa(max(j.size, 1)), "-count", strconv.Itoa(j.count),
 		"-time", time.Duration(j.secs * float64(time.Second)).String()}
+	if j.v41 {
+		args = append(args, "-v41")
+	}
 	if j.file != "" {
 		args = append(args, "-file", j.file)
 	}
