@@ -27,6 +27,7 @@ var capabilities = []capability{
 	{unix.CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE", "serve root (no_root_squash) past permission bits", false},
 	{unix.CAP_FOWNER, "CAP_FOWNER", "serve chmod and utimes by root (no_root_squash)", false},
 	{unix.CAP_FSETID, "CAP_FSETID", "keep set-group-ID bits that root sets", false},
+	{unix.CAP_LEASE, "CAP_LEASE", "give NFSv4 delegations of files that aren't root's", false},
 	{unix.CAP_MKNOD, "CAP_MKNOD", "make device nodes", false},
 	{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN", "show what lies under a mount point in exports without crossmnt, and use large pipes for many connections at once", false},
 }
