@@ -54,6 +54,7 @@ type Namespace struct {
 	memoGen atomic.Uint64 // remembered matches of an older generation are void
 	nextFS  atomic.Uint64
 	stale   atomic.Uint32 // handles met that were stale; see names.go
+	births  births
 	guard   Guard
 	hashKey HandleKey // of group lists in grants
 	locks   locks

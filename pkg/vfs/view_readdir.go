@@ -128,7 +128,7 @@ func (v *View) detail(dir Node, d *DirEntry, plus bool) {
 		}
 		return
 	}
-	if !plus {
+	if !plus || v.detailByName(dir, d) {
 		return
 	}
 	// One descriptor for both, so that they are the same file's.
@@ -156,9 +156,7 @@ func (v *View) detail(dir Node, d *DirEntry, plus bool) {
 	if th.stx.Ino != d.FileID && !isDotDot(d.Name) {
 		return // replaced since it was listed
 	}
-	d.Attr.fill(&th.stx, m.attrFSID(&th.key))
-	m.mark(&d.Attr, &th.key)
-	v.ns.cfg.HandleKey.encode(&d.Handle, dir.exp.id, m.id, &th.key)
+	v.fillEntry(dir, d)
 }
 
 // detailMount is detail of a mount point, for version 4: what is mounted there, as LOOKUP would find it.
