@@ -182,7 +182,7 @@ type ReaddirReq struct {
 	Cookie uint64 // 0 starts
 	Verf   [8]byte
 	Plus   bool // with handles and attributes
-	Want   int  // about how many bytes of reply the client takes: sizes the kernel buffer; 0 for the largest
+	Want   int  // about how many bytes of names with their cookies and file ids the client takes: sizes the kernel buffer; 0 for the largest
 }
 
 // ReaddirRes ends a listing. Dir is set as far as known on errors too.

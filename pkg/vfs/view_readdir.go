@@ -65,8 +65,7 @@ func (v *View) list(dir Node, q *ReaddirReq, emit func(*DirEntry) bool) (eof boo
 			return false, fail(errnoOf(err))
 		}
 	}
-	// An entry takes somewhat less room in the kernel's form than on the wire. What is read past what the client takes is
-	// read again for its next call.
+	// What is read past what the client takes is read again for its next call.
 	size := maxDirBuf
 	if q.Want > 0 {
 		size = min(max(q.Want, minDirBuf), maxDirBuf)
