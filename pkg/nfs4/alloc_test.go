@@ -14,6 +14,9 @@ import (
 // sink is where runOn sends data. One procedure at a time runs in a test.
 var sink [1 << 20]byte
 
+// spliced tells whether the last reply's data was in a pipe.
+var spliced bool
+
 // runOn runs COMPOUND on a call that a service thread has at hand, and drops the reply once its data has been taken.
 func (s *testServer) runOn(c *rpc.Call, args []byte) (rpc.Verdict, wire.Nfsstat4) {
 	m, at := c.Reply.Mark(), len(c.Reply.Bytes())
@@ -23,7 +26,10 @@ func (s *testServer) runOn(c *rpc.Call, args []byte) (rpc.Verdict, wire.Nfsstat4
 	if b := c.Reply.Bytes()[at:]; len(b) >= 4 {
 		st = wire.Nfsstat4(int32(b[0])<<24 | int32(b[1])<<16 | int32(b[2])<<8 | int32(b[3]))
 	}
+	spliced = false
 	for _, s := range c.Reply.Segments() {
+		_, memory := s.P.Bytes()
+		spliced = spliced || !memory
 		s.P.ReadAll(sink[:]) //nolint:errcheck // what was lost shows elsewhere
 	}
 	c.Reply.Rollback(m)
@@ -32,7 +38,7 @@ func (s *testServer) runOn(c *rpc.Call, args []byte) (rpc.Verdict, wire.Nfsstat4
 
 // hotScripts are the COMPOUNDs that may allocate nothing, as a Linux client sends them. The first operation of each is a SEQUENCE.
 func hotScripts(t testing.TB, s *testServer, x *session) map[string][]op {
-	must(t, os.WriteFile(filepath.Join(s.dir, "f"), make([]byte, 256<<10), 0o644))
+	must(t, os.WriteFile(filepath.Join(s.dir, "f"), make([]byte, 1<<20), 0o644))
 	r := x.compound(root(), op{wire.OP_OPEN, openArgs("o", 0, x.clientid, "f", wire.OPEN4_SHARE_ACCESS_BOTH, 0, false)}, getfh())
 	r.next(t, wire.OP_PUTROOTFH, ok, nil)
 	var o wire.OPEN4res
@@ -50,6 +56,7 @@ func hotScripts(t testing.TB, s *testServer, x *session) map[string][]op {
 		"LOOKUP none":  {root(), lookup("absent"), getfh(), attrs},
 		"READ 4K":      {file, read(sid, 0, 4096)},
 		"READ 64K":     {file, read(sid, 0, 65536)},
+		"READ 1M":      {file, read(sid, 0, 1<<20)},
 		"READ special": {file, read(wire.Stateid4{}, 0, 4096)},
 		"WRITE 4K": {file, {wire.OP_WRITE, &wire.WRITE4args{Stateid: sid, Stable: wire.UNSTABLE4, Data: make([]byte, 4096)}},
 			attrs},
@@ -93,6 +100,9 @@ func TestNoAllocations(t *testing.T) {
 		}
 		if verdict != rpc.Done || warm != rpc.Done || st != want {
 			t.Errorf("%s: verdict %d, on a service thread %d, status %v", name, verdict, warm, st)
+		}
+		if spliced != (name == "READ 1M" || name == "READ 64K") {
+			t.Errorf("%s: data in a pipe: %v", name, spliced)
 		}
 		if allocs != 0 {
 			t.Errorf("%s allocates %v times", name, allocs)
