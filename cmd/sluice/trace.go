@@ -25,6 +25,7 @@ than they are read, some are dropped and a line says how many.
 Examples:
    sluice trace
    sluice trace --event read_direct,fallback --client 192.168.1.7
+   sluice trace --event delegation_granted,delegation_recalled,nfs4_client_end
    sluice trace --json --count 100`,
 		Flags: clientFlags(
 			&cli.StringSliceFlag{Name: "event", Usage: "only events called `NAME`; repeatable, or a comma-separated list"},

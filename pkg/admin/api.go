@@ -1,9 +1,9 @@
 // Package admin is the administrator's door: HTTP and JSON over a Unix socket.
 //
-// api.go holds what goes over the wire, and nothing else; server.go answers,
-// client.go asks (the subcommands of `sluice` are thin clients). Paths under
-// /v1/ and the JSON names are stable: docs/admin-api.md describes them and a
-// test compares the two.
+// api.go and nfs4.go hold what goes over the wire, and nothing else; server.go
+// answers, client.go asks (the subcommands of `sluice` are thin clients). Paths
+// under /v1/ and the JSON names are stable: docs/admin-api.md describes them and
+// a test compares the two.
 package admin
 
 import (
