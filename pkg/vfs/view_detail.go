@@ -3,8 +3,8 @@
 // statx and name_to_handle_at each walk the name, so that it may lead to two files if it is replaced in between. The inode
 // number in the directory, the one that statx gives and the one within the handle must be the same; otherwise, and where
 // handles do not show it, one descriptor serves both (view_readdir.go). What is left is a file that was removed and another
-// made with its inode number within microseconds: then the handle is the old file's, and stale, which the client finds out
-// when it uses it.
+// made with its inode number within microseconds: then the handle is the new file's, and the attributes are what the name
+// had a moment ago, as they are in any cache. What is kept then is never found again: the old file's birth is over.
 //
 // A handle that was found is kept under inode number and birth time, which name a file as names.go has it: listing a
 // directory again takes one statx for each entry.
