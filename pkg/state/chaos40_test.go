@@ -70,7 +70,7 @@ func (c *cl40) step(rnd *rand.Rand) {
 		r := OpenRes{}
 		err := w.s.OpenBegin(call, &OpenBeginArgs{ClientID: c.id, Owner: []byte(owner), Seqid: seq(c.open, owner)})
 		if err == nil {
-			r, err = w.s.Open(call, &OpenArgs{File: f, FH: []byte("fh"), Access: uint8(1 + rnd.IntN(3)), Deny: uint8(rnd.IntN(8) / 7), Regular: true})
+			r, err = w.s.Open(call, &OpenArgs{File: f, FH: []byte("fh"), Access: [...]uint8{ShareRead, ShareRead, ShareRead, ShareRead, ShareWrite, ShareBoth}[rnd.IntN(6)], Deny: uint8(rnd.IntN(8) / 7), Regular: true})
 		}
 		if err == nil && rnd.IntN(10) == 0 {
 			w.s.OpenUndo(call)

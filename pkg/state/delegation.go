@@ -42,7 +42,7 @@ func (s *State) delegate(call *Call, a *OpenArgs, own *deleg, now int64) (d Dele
 		if want == DelegNone {
 			return d, DelegNone
 		}
-		if !s.cfg.Delegations || want == DelegWrite && !s.cfg.WriteDelegs || s.cfg.Callbacks == nil {
+		if !s.cfg.Delegations || want == DelegWrite && !s.writeDelegs(c) || s.cfg.Callbacks == nil {
 			return d, DelegNone
 		}
 	} else {
@@ -62,7 +62,7 @@ func (s *State) delegate(call *Call, a *OpenArgs, own *deleg, now int64) (d Dele
 		}
 		want = DelegRead
 		if a.Access&ShareWrite != 0 {
-			if want = DelegWrite; !s.cfg.WriteDelegs {
+			if want = DelegWrite; !s.writeDelegs(c) {
 				return Delegation{Why: NoneResource}, DelegNone
 			}
 		}
@@ -78,6 +78,11 @@ func (s *State) delegate(call *Call, a *OpenArgs, own *deleg, now int64) (d Dele
 	}
 	return s.giveDeleg(call, a, want), DelegNone
 }
+
+// writeDelegs tells whether a client may have write delegations. A 4.0 client may not, as in Linux: its GETATTR does not say
+// whose it is, so that the holder's own would be taken for another's. Linux's client puts one before DELEGRETURN, which then
+// would never be reached.
+func (s *State) writeDelegs(c *Client) bool { return s.cfg.WriteDelegs && c.minor > 0 }
 
 // mayDelegate looks at the file: nobody else may hold what conflicts.
 func (s *State) mayDelegate(f *file, c *Client, a *OpenArgs, want DelegType, now int64) (WhyNone, bool) {

@@ -503,9 +503,9 @@ func TestDeleg40(t *testing.T) {
 	w := newWorld(t)
 	id := w.client40("c")
 	call := w.call40()
-	open := func(seqid uint32, f FileKey) OpenRes {
+	open := func(seqid uint32, f FileKey, access ...uint8) OpenRes {
 		ok(t, "OPEN", w.s.OpenBegin(call, &OpenBeginArgs{ClientID: id, Owner: []byte("o"), Seqid: seqid}))
-		r, err := w.s.Open(call, &OpenArgs{File: f, FH: []byte("fh"), Access: ShareRead, Regular: true})
+		r, err := w.s.Open(call, &OpenArgs{File: f, FH: []byte("fh"), Access: append(access, ShareRead)[0], Regular: true})
 		ok(t, "OPEN", err)
 		w.s.OwnerDone(call, true, nil, nil)
 		return r
@@ -522,6 +522,10 @@ func TestDeleg40(t *testing.T) {
 	w.s.SetCallbackPath(w.s.clients[id], true)
 	r := open(3, fkey(1))
 	if r.Deleg.Type != DelegRead {
+		t.Fatalf("%+v", r)
+	}
+	// None for writing: its own GETATTR, before DELEGRETURN too, could not be told from another's.
+	if r := open(4, fkey(2), ShareBoth); r.Deleg.Type != DelegNone {
 		t.Fatalf("%+v", r)
 	}
 	w.s.SetCallbackPath(w.s.clients[id], false)
