@@ -85,7 +85,7 @@ func (h *held) take(t *testing.T, minor int) admin.ClientID {
 		t.Fatalf("clients: %+v", clients)
 	}
 	c := clients[0]
-	if c.MinorVersion != minor || c.State != admin.StateActive || !c.Recorded || (c.Sessions == 1) != (minor > 0) || c.Opens == 0 || c.Locks != 1 || c.Callback != "up" {
+	if c.MinorVersion != minor || c.State != admin.StateActive || !c.Recorded || (c.Sessions == 1) != (minor > 0) || c.Opens == 0 || c.Locks != 1 || c.Callback == "down" || c.Callback == "fault" {
 		t.Errorf("client: %+v", c)
 	}
 	file := filepath.Join(h.dir, "locked")
