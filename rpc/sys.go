@@ -31,6 +31,11 @@ func send(fd int, b []byte, flags int) (int, syscall.Errno) {
 	}
 }
 
+// quickAck has what has come acknowledged now, once.
+func quickAck(fd int, one *int32) {
+	unix.RawSyscall6(unix.SYS_SETSOCKOPT, uintptr(fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK, uintptr(unsafe.Pointer(one)), 4, 0)
+}
+
 // maxIov is how many stretches one system call moves.
 const maxIov = 64
 

@@ -79,8 +79,8 @@ func (s *State) delegate(call *Call, a *OpenArgs, own *deleg, now int64) (d Dele
 	return s.giveDeleg(call, a, want), DelegNone
 }
 
-// writeDelegs tells whether a client may have write delegations. A 4.0 client may not, as in Linux: its GETATTR does not say
-// whose it is, so that the holder's own would be taken for another's. Linux's client puts one before DELEGRETURN, which then
+// writeDelegs tells whether a client may have write delegations. A 4.0 client may not: its GETATTR does not say whose
+// it is, so that the holder's own would be taken for another's. Linux's client puts one before DELEGRETURN, which then
 // would never be reached.
 func (s *State) writeDelegs(c *Client) bool { return s.cfg.WriteDelegs && c.minor > 0 }
 

@@ -58,7 +58,7 @@ func (v *View) stat(n Node) error {
 		return unix.EISDIR // nothing that asks gets here
 	}
 	e := v.th.statx(n.f.PathFD(), n.m.local)
-	if e == 0 && n.m.gone(&v.th.stx) {
+	if e == 0 && v.gone(n.m) {
 		e = unix.ESTALE
 	}
 	return v.stale(n, e)
@@ -86,9 +86,11 @@ func (m *fsMount) mark(a *Attr, key *filecache.Key) {
 	}
 }
 
-// gone tells that a file has lost its last name and lives on only because something, such as this server, has it open.
-// To a client it is stale. File systems of other kinds may show no links where there are some.
-func (m *fsMount) gone(stx *unix.Statx_t) bool { return stx.Nlink == 0 && m.local }
+// gone tells that the file just looked at, to th.stx, has lost its last name and lives on only because something, such as
+// this server, has it open. To a client of version 3 it is stale. One of version 4 may have opened it, and can still use
+// and close it (RFC 8881 18.25.4 wants just that when RENAME goes over an open file), as with Linux; what nobody opened goes
+// stale when the cache lets go of it. File systems of other kinds may show no links where there are some.
+func (v *View) gone(m *fsMount) bool { return v.th.stx.Nlink == 0 && m.local && !v.c.V4 }
 
 // stale turns an errno of a call on n's own descriptor into an error; a descriptor that went stale leaves the cache.
 func (v *View) stale(n Node, e unix.Errno) error {

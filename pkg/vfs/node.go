@@ -260,7 +260,7 @@ func (v *View) adopt(fd int, m *fsMount) (*filecache.File, error) {
 		unix.Close(fd)
 		return nil, fail(e)
 	}
-	if m.gone(&v.th.stx) {
+	if v.gone(m) {
 		unix.Close(fd)
 		return nil, ErrStale
 	}
