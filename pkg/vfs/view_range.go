@@ -7,6 +7,7 @@ package vfs
 
 import (
 	"math"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -77,7 +78,9 @@ func (v *View) Seek(n Node, off uint64, hole bool) (at uint64, eof bool, err err
 	return uint64(pos), uint64(pos) >= v.th.stx.Size, nil
 }
 
-// Allocate reserves room for a range, and makes the file longer if it ends before the range does.
+// Allocate reserves room for a range, and makes the file longer if it ends before the range does. What cannot fit is ENOSPC
+// before anything is taken: some file systems would fill up first. It stops after allocateTime with EAGAIN; called again
+// it comes further, since what is reserved already costs next to nothing.
 func (v *View) Allocate(n Node, off, length uint64) error {
 	if length == 0 {
 		return unix.EINVAL
@@ -85,7 +88,53 @@ func (v *View) Allocate(n Node, off, length uint64) error {
 	if off > math.MaxInt64 || length > math.MaxInt64-off {
 		return unix.EFBIG
 	}
-	return v.alter(n, off, length, func(fd int) error { return fallocate(fd, 0, off, length) }, true)
+	return v.alter(n, off, length, func(fd int) error {
+		if length > allocateStep {
+			if err := v.roomFor(fd, off, length); err != nil {
+				return err
+			}
+			// The length of the file changes in the last step only, with all of the range there.
+			stop := nanotime() + allocateTime
+			for at, end := off, off+length; end-at > allocateStep; at += allocateStep {
+				if err := fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, at, allocateStep); err != nil {
+					return err
+				}
+				if nanotime() > stop {
+					return unix.EAGAIN
+				}
+			}
+		}
+		return fallocate(fd, 0, off, length)
+	}, true)
+}
+
+const (
+	allocateStep = 256 << 20              // bytes that one system call reserves
+	allocateTime = int64(5 * time.Second) // after which Allocate stops
+)
+
+// roomFor tells whether the file system could hold length bytes of the file, as far as is known without trying.
+func (v *View) roomFor(fd int, off, length uint64) error {
+	var fs unix.Statfs_t
+	if err := retry(func() error { return unix.Fstatfs(fd, &fs) }); err != nil {
+		return err
+	}
+	if fs.Blocks == 0 { // without a limit
+		return nil
+	}
+	unit := uint64(fs.Frsize)
+	if unit == 0 {
+		unit = uint64(fs.Bsize)
+	}
+	if length/unit <= fs.Bfree+v.th.stx.Blocks*512/unit {
+		return nil
+	}
+	// No file may be so long? Where the file does not reach there is nothing that a hole would take away.
+	end := off + length
+	if end > v.th.stx.Size && fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, end-1, 1) == unix.EFBIG {
+		return unix.EFBIG
+	}
+	return unix.ENOSPC
 }
 
 // Deallocate makes a hole of a range. The file keeps its length.
