@@ -8,6 +8,7 @@ package kernel
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,6 +36,8 @@ const (
 	bootTimeout = 60 * time.Second
 	// caseTimeout is far above what any command takes; a hung mount ends here.
 	caseTimeout = 6 * time.Minute
+	// newest is the version that a mount gets which names none.
+	newest = "4.2"
 )
 
 // Guest is a running guest kernel.
@@ -234,13 +237,24 @@ func (g *Guest) Check(t testing.TB, name, dir string, options ...string) {
 	}
 }
 
-// Mount mounts an export of the server and unmounts it at the test's end.
+// Mount mounts an export of the server by NFSv3 and unmounts it at the test's
+// end.
 func (g *Guest) Mount(t testing.TB, s *testenv.Server, export, at, options string) {
+	t.Helper()
+	g.MountVersion(t, s, "3", export, at, options)
+}
+
+// MountVersion mounts by a version as mount's vers= has it, or by the newest
+// that client and server agree on if it is "".
+func (g *Guest) MountVersion(t testing.TB, s *testenv.Server, version, export, at, options string) {
 	t.Helper()
 	if options != "" {
 		options = "," + options
 	}
-	g.Sh(t, "mkdir -p %[1]s; mount -t nfs -o %s%s %s:%s %[1]s", at, s.MountOptions(), options, testenv.ServerIP, export)
+	g.Sh(t, "mkdir -p %[1]s; mount -t nfs -o %s%s %s:%s %[1]s", at, s.MountOptions(version), options, testenv.ServerIP, export)
+	if want := cmp.Or(version, newest); !strings.Contains(g.Sh(t, "grep ' %s nfs' /proc/mounts", at), "vers="+want+",") {
+		t.Fatalf("%s is not mounted by version %s", at, want)
+	}
 	t.Cleanup(func() {
 		if g.dead.Err() == nil {
 			g.Sh(t, "umount %s", at)

@@ -3,6 +3,7 @@
 package testenv
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/pkg/admin"
 )
@@ -81,7 +83,7 @@ func (sluice) command(s *Server) ([]string, error) {
 	return []string{
 		os.Getenv(binaryEnv), "serve", "--exports", exports, "--listen", fmt.Sprintf("%s:%d", ServerIP, s.Port),
 		"--admin", s.AdminSocket(), "--state", filepath.Join(s.dir, "state"), "--rpcbind", rpcbind,
-		"--read-mode", s.mode,
+		"--read-mode", s.mode, "--lease-time", cmp.Or(s.cfg.Lease, 10*time.Second).String(),
 	}, nil
 }
 

@@ -48,6 +48,9 @@ type ServerConfig struct {
 	Exports    []Export
 	Portmapper bool // also answer the portmapper's protocol, on port 111
 	Descriptor int  // limit of open descriptors; 0 leaves the standard one
+	// Lease is the lease time of NFSv4, and with it the longest grace period; 0
+	// is 10 s, the shortest there is, so that a test need not wait for long.
+	Lease time.Duration
 }
 
 // A program is one server implementation.
@@ -294,8 +297,15 @@ func (s *Server) SetReadMode(mode string) error {
 	return s.prog.setReadMode(s, mode)
 }
 
-// MountOptions are the options that reach the server without a portmapper.
-func (s *Server) MountOptions() string {
+// MountOptions are the options that reach the server without a portmapper: a
+// version as mount's vers= has it; "" leaves that to client and server.
+func (s *Server) MountOptions(version string) string {
+	switch {
+	case version == "":
+		return fmt.Sprintf("%sproto=tcp,port=%d", s.prog.mountOptions(), s.Port)
+	case version != "3":
+		return fmt.Sprintf("%svers=%s,proto=tcp,port=%d", s.prog.mountOptions(), version, s.Port)
+	}
 	return fmt.Sprintf("%svers=3,nolock,proto=tcp,mountproto=tcp,port=%d,mountport=%d", s.prog.mountOptions(), s.Port, s.prog.mountPort(s))
 }
 
