@@ -4,6 +4,7 @@
 #   make bench                  figures beside nfs-ganesha (test/bench/bench.mk)
 #   make lint                   gofmt, vet, staticcheck
 #   make connectathon CTHON=DIR run the built Connectathon suite in DIR (test/README.md)
+#   make conformance SUITE=DIR EXPORT=PATH [SERVER=HOST:PORT]   run the built pynfs in DIR against a server
 # SLUICE_REQUIRE_ALL=1 makes everything that would be skipped a failure.
 
 EXPORT  ?=
@@ -44,6 +45,11 @@ connectathon: packages
 	@[ -n "$(CTHON)" ] || { echo "CTHON=DIR must name the built suite's directory, see test/README.md"; exit 2; }
 	SLUICE_CTHON=$(abspath $(CTHON)) go run ./test/testsum -strict -tags connectathon -timeout 40m \
 		-run TestConnectathon -v ./test/kernel
+
+.PHONY: conformance
+conformance:
+	@[ -n "$(SUITE)" ] && [ -n "$(EXPORT)" ] || { echo "usage: make conformance SUITE=DIR [SERVER=HOST:PORT] EXPORT=PATH, see test/README.md"; exit 2; }
+	go run ./test/conformance -suite "$(SUITE)" -server "$(or $(SERVER),127.0.0.1:2049)" -export "$(EXPORT)" $(CONFORMANCE_FLAGS)
 
 bench: bench-packages
 .PHONY: bench-packages
