@@ -44,6 +44,8 @@ func TestLocal(t *testing.T) {
 		{"fsx", false, options{"ops": "500", "seed": "7"}},
 		{"links", false, nil},
 		{"load", false, options{"seconds": "1", "names": "1"}},
+		{"lock", false, nil},
+		{"lock", false, options{"kind": "flock", "type": "read"}},
 		{"many", false, options{"phase": "create", "files": "300"}},
 		{"nodes", true, nil},
 		{"openfiles", false, nil},
@@ -59,6 +61,39 @@ func TestLocal(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestLock has one lock in another's way.
+func TestLock(t *testing.T) {
+	dir := t.TempDir()
+	until := filepath.Join(t.TempDir(), "until")
+	held := make(chan error, 1)
+	go func() {
+		held <- Run("lock", dir, options{"kind": "ofd", "start": "5", "len": "5", "until": until}, io.Discard)
+	}()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(until + ".ready"); err == nil {
+			break
+		}
+	}
+	for _, o := range []options{
+		{"want": "refused", "start": "9", "len": "1"},
+		{"want": "refused", "start": "9", "len": "1", "type": "read", "kind": "ofd"},
+		{"start": "10"},
+		{"kind": "flock"}, // another kind of lock on a local file system
+	} {
+		if err := Run("lock", dir, o, t.Output()); err != nil {
+			t.Errorf("%v: %v", o, err)
+		}
+	}
+	expect(t, Run("lock", dir, options{"start": "9"}, io.Discard), "refused")
+	expect(t, Run("lock", dir, options{"start": "10", "want": "refused"}, io.Discard), "granted")
+	if err := os.WriteFile(until, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-held; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,0 +1,241 @@
+// Plan of this file: two guests that share an export by NFSv4, and a process on
+// the server's own machine that uses the same directory. What one of the three
+// locks or writes the other two must see, also across a restart of the server;
+// and when both clients have gone, nothing of them is left.
+
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"sluice/pkg/admin"
+	"sluice/test/fscheck"
+	"sluice/test/testenv"
+)
+
+// A pair is two guests on one export.
+type pair struct {
+	server *testenv.Server
+	a, b   *Guest
+	export string // on this machine
+	mnt    string // in both guests
+}
+
+// inGuests fails the test if a program that guests run is missing: a guest's
+// programs are this machine's, and whoever can start a guest can install them.
+func inGuests(t *testing.T, names ...string) {
+	t.Helper()
+	testenv.Sandboxed(t)
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Fatalf("%v: a guest needs it; test/scripts/packages.sh installs it", err)
+		}
+	}
+}
+
+func TestTwoClients(t *testing.T) {
+	t.Parallel()
+	inGuests(t, "git", "sqlite3", "gcc", "make")
+	a, b := Boot(t), Boot(t)
+	for _, version := range []string{"4.2", "4.1", "4.0"} {
+		t.Run(version, func(t *testing.T) {
+			p := &pair{a: a, b: b, export: testenv.Disk(t), mnt: "/mnt/shared"}
+			p.server = testenv.StartServer(t, testenv.ServerConfig{Exports: []testenv.Export{{Dir: p.export}}})
+			t.Run("mounted", func(t *testing.T) { p.mounted(t, version) })
+			p.nothingLeft(t)
+		})
+	}
+}
+
+// mounted runs all cases; its end unmounts.
+func (p *pair) mounted(t *testing.T, version string) {
+	for _, g := range []*Guest{p.a, p.b} {
+		g.MountVersion(t, p.server, version, p.export, p.mnt, "")
+	}
+	for _, c := range []struct {
+		name string
+		fn   func(*testing.T)
+	}{
+		{"locks", p.locks},
+		{"locks of a local process", p.localLocks},
+		{"delegations", p.delegations},
+		{"SQLite", p.sqlite},
+		{"git", p.git},
+		{"build", p.build},
+		{"restart by SIGKILL", func(t *testing.T) { p.restart(t, "names=0", p.server.Kill) }},
+		{"restart by SIGTERM", func(t *testing.T) { p.restart(t, "names=1", p.server.Stop) }},
+	} {
+		t.Run(c.name, c.fn)
+	}
+}
+
+// nothingLeft sees that clients which unmounted in good order left no state.
+func (p *pair) nothingLeft(t *testing.T) {
+	waitUntil(t, "nothing to be held", func() bool {
+		st := ask[admin.Status](t, p.server, "status").NFS4
+		return st.Sessions == 0 && st.Opens == 0 && st.Locks == 0 && st.Delegations == 0
+	})
+	if n := p.server.Stats(t).NFS4.DelegationsRevoked; n != 0 {
+		t.Errorf("%d delegations were revoked, none had to be", n)
+	}
+}
+
+// hold has a guest take a lock and keep it; release ends that.
+func (p *pair) hold(t *testing.T, g *Guest, options ...string) (release func()) {
+	t.Helper()
+	const until = tmpDir + "/release"
+	g.Sh(t, "rm -f %[1]s %[1]s.ready", until)
+	done := make(chan error, 1)
+	go func() { done <- g.CheckAs(t, root, "lock", p.mnt, append(options, "until="+until)...) }()
+	g.Sh(t, "for i in $(seq 1200); do [ ! -e %[1]s.ready ] || exit 0; sleep 0.05; done; exit 1", until)
+	return func() {
+		t.Helper()
+		g.Sh(t, "touch %s", until)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// tmpDir is a writable directory in every guest.
+const tmpDir = "/run/tmp"
+
+// A request is one for a lock; it is what another holds that decides.
+type request struct{ kind, typ, start, length, want string }
+
+func (q request) options() []string {
+	return []string{"kind=" + q.kind, "type=" + q.typ, "start=" + q.start, "len=" + q.length, "want=" + q.want}
+}
+
+// ask has a guest make a request, or this machine if there is none.
+func (p *pair) ask(t *testing.T, g *Guest, q request) {
+	t.Helper()
+	var err error
+	who := "a local process"
+	if g != nil {
+		who = fmt.Sprint("guest ", g.id)
+		err = g.CheckAs(t, root, "lock", p.mnt, q.options()...)
+	} else {
+		err = fscheck.Run("lock", p.export, map[string]string{
+			"kind": q.kind, "type": q.typ, "start": q.start, "len": q.length, "want": q.want}, t.Output())
+	}
+	if err != nil {
+		t.Errorf("%s, %+v: %v", who, q, err)
+	}
+}
+
+// locks has one guest hold a lock of each kind while the other and a local
+// process try theirs. By NFS a flock is a lock of the whole file.
+func (p *pair) locks(t *testing.T) {
+	for _, kind := range []string{"fcntl", "ofd", "flock"} {
+		start, length, outside := "100", "100", "granted"
+		if kind == "flock" {
+			start, length, outside = "0", "0", "refused"
+		}
+		release := p.hold(t, p.a, request{kind, "write", start, length, "granted"}.options()...)
+		for _, g := range []*Guest{p.b, nil} {
+			p.ask(t, g, request{"fcntl", "write", "150", "10", "refused"})
+			p.ask(t, g, request{"ofd", "read", "199", "1", "refused"})
+			p.ask(t, g, request{"fcntl", "write", "0", "100", outside})
+			p.ask(t, g, request{"fcntl", "read", "200", "0", outside})
+		}
+		p.ask(t, p.b, request{"flock", "write", "0", "0", "refused"})
+		p.ask(t, p.a, request{"fcntl", "write", "150", "10", "refused"})
+		release()
+		for _, g := range []*Guest{p.b, nil} {
+			p.ask(t, g, request{"fcntl", "write", "0", "0", "granted"})
+		}
+
+		release = p.hold(t, p.a, request{kind, "read", start, length, "granted"}.options()...)
+		for _, g := range []*Guest{p.b, nil} {
+			p.ask(t, g, request{"fcntl", "write", "150", "10", "refused"})
+			p.ask(t, g, request{"fcntl", "read", "150", "10", "granted"})
+		}
+		p.ask(t, p.b, request{"flock", "read", "0", "0", "granted"})
+		release()
+		p.ask(t, p.b, request{"flock", "write", "0", "0", "granted"})
+	}
+}
+
+// localLocks has a local process hold the lock that the clients want.
+func (p *pair) localLocks(t *testing.T) {
+	until := filepath.Join(t.TempDir(), "release")
+	done := make(chan error, 1)
+	go func() {
+		done <- fscheck.Run("lock", p.export, map[string]string{"kind": "ofd", "start": "100", "len": "100", "until": until}, t.Output())
+	}()
+	waitUntil(t, "the local lock", func() bool { _, err := os.Stat(until + ".ready"); return err == nil })
+	for _, g := range []*Guest{p.a, p.b} {
+		p.ask(t, g, request{"fcntl", "write", "150", "10", "refused"})
+		p.ask(t, g, request{"ofd", "read", "150", "10", "refused"})
+		p.ask(t, g, request{"flock", "write", "0", "0", "refused"})
+		p.ask(t, g, request{"fcntl", "write", "200", "0", "granted"})
+	}
+	if err := errors.Join(os.WriteFile(until, nil, 0o600), <-done); err != nil {
+		t.Error(err)
+	}
+	p.ask(t, p.a, request{"fcntl", "write", "0", "0", "granted"})
+}
+
+// delegations has each of the three write in turn what the two others read.
+// Clients that opened the file hold delegations on it; whoever has the old text
+// after the writer has closed was not called back in time.
+func (p *pair) delegations(t *testing.T) {
+	const name = "delegated"
+	before := p.server.Stats(t).NFS4
+	p.a.Sh(t, "echo first > %s/%s", p.mnt, name)
+	for i := range 12 {
+		text := fmt.Sprint("text ", i)
+		switch i % 3 {
+		case 0:
+			p.b.Sh(t, "echo '%s' > %s/%s", text, p.mnt, name)
+		case 1:
+			if err := os.WriteFile(filepath.Join(p.export, name), []byte(text+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		case 2:
+			p.a.Sh(t, "echo '%s' > %s/%s", text, p.mnt, name)
+		}
+		for _, g := range []*Guest{p.a, p.b} {
+			// Twice: the second time a delegation may answer.
+			g.Sh(t, "for i in 1 2; do read -r line < %s/%s; [ \"$line\" = '%s' ] || { echo \"stale: $line\"; exit 1; }; done", p.mnt, name, text)
+		}
+		if b, err := os.ReadFile(filepath.Join(p.export, name)); string(b) != text+"\n" {
+			t.Errorf("a local process reads %q, %v; want %q", b, err, text)
+		}
+	}
+	after := p.server.Stats(t).NFS4
+	granted, recalled := after.DelegationsGranted-before.DelegationsGranted, after.DelegationsRecalled-before.DelegationsRecalled
+	t.Logf("%d delegations granted, %d recalled", granted, recalled)
+	if granted == 0 || recalled == 0 {
+		t.Errorf("%d delegations granted, %d recalled: nothing was tried", granted, recalled)
+	}
+}
+
+// restart ends the server below a load while a client holds a lock: it must
+// have the lock after, and none other may.
+func (p *pair) restart(t *testing.T, names string, end func() error) {
+	release := p.hold(t, p.a, request{"fcntl", "write", "100", "100", "granted"}.options()...)
+	load := make(chan error, 1)
+	go func() { load <- p.b.CheckAs(t, root, "load", p.mnt, "seconds=3", "workers=2", names) }()
+	pause(1000)
+	began := time.Now()
+	if err := errors.Join(end(), p.server.Start()); err != nil {
+		t.Fatal(err)
+	}
+	p.ask(t, p.b, request{"fcntl", "write", "150", "10", "refused"})
+	t.Logf("reclaimed within %v", time.Since(began))
+	p.ask(t, nil, request{"fcntl", "write", "150", "10", "refused"})
+	p.ask(t, p.b, request{"fcntl", "write", "200", "0", "granted"})
+	release()
+	p.ask(t, p.b, request{"fcntl", "write", "0", "0", "granted"})
+	if err := <-load; err != nil {
+		t.Error(err)
+	}
+}
