@@ -52,6 +52,7 @@ type Callbacks struct {
 	st    *state.State
 	cred  rpc.Cred // of callbacks to 4.0 clients
 	slots chan struct{}
+	gone  func(*state.Client) // set by New, before the first client comes
 
 	mu    sync.Mutex
 	conns map[uint64]*rpc.Conn
@@ -149,6 +150,11 @@ func (b *Callbacks) NotifyLock(c *state.Client, fh []byte, owner []byte) {
 	b.send(c, wire.OP_CB_NOTIFY_LOCK, &args, func(*xdr.Decoder, error) {})
 }
 
+// offload tells a client that an asynchronous copy is done.
+func (b *Callbacks) offload(c *state.Client, args *wire.CBOFFLOAD4args, done func(error)) {
+	b.send(c, wire.OP_CB_OFFLOAD, args, func(_ *xdr.Decoder, err error) { done(err) })
+}
+
 // Probe implements state.Callbacks.
 func (b *Callbacks) Probe(c *state.Client) {
 	if c.Minor() == 0 {
@@ -175,6 +181,9 @@ func (b *Callbacks) probe41(c *state.Client, delay time.Duration) {
 
 // Gone implements state.Callbacks.
 func (b *Callbacks) Gone(c *state.Client) {
+	if b.gone != nil {
+		b.gone(c)
+	}
 	b.mu.Lock()
 	p := b.paths[c]
 	delete(b.paths, c)

@@ -103,7 +103,7 @@ func startServer(t testing.TB, mod ...func(*state.Config)) *testServer {
 	s.ns, err = vfs.New(vfs.Config{Exports: set, HandleKey: key, Cache: s.cache, Engine: s.engine,
 		Modes: &dataio.Modes{}, Trace: &s.bus, Log: log, DirPref: 1 << 20, Guard: s.st})
 	must(t, err)
-	s.svc = New(Config{Namespace: s.ns, State: s.st, Log: log, ServerOwner: []byte("owner"), Scope: []byte("scope")})
+	s.svc = New(Config{Namespace: s.ns, State: s.st, Log: log, Callbacks: s.cb, ServerOwner: []byte("owner"), Scope: []byte("scope")})
 	programs := append(s.svc.Programs(), rpc.Program{Prog: progInside, Name: "INSIDE", Versions: []rpc.Version{{Vers: 1,
 		Procs: []rpc.Proc{{Name: "NULL"}, {Name: "RUN", Slow: true, Run: func(c *rpc.Call) rpc.Verdict {
 			f := <-s.inside
@@ -138,6 +138,7 @@ func startServer(t testing.TB, mod ...func(*state.Config)) *testServer {
 			t.Errorf("Shutdown: %v", err)
 		}
 		<-done
+		s.svc.Close()
 		s.cb.Close()
 		s.st.Close() //nolint:errcheck // nothing is stored
 		s.ns.Close()

@@ -10,7 +10,7 @@
 // what went wrong: status.go has the one table to NFS4ERR codes.
 //
 //	op_fh.go op_attr.go op_name.go op_readdir.go    handles, attributes, names
-//	op_io.go op_io42.go op_copy.go op_xattr.go      data
+//	op_io.go op_io42.go op_copy.go op_xattr.go      data (offload.go: copies in the background)
 //	op_open.go op_lock.go                           opens, delegations, locks
 //	op_client.go op_session.go                      clients of 4.0; of 4.1 and 4.2
 //	op_none.go                                      what is answered with "no"
@@ -45,6 +45,10 @@ type Config struct {
 	ServerOwner []byte
 	Scope       []byte
 
+	// Callbacks tells clients that asynchronous copies are done, and the
+	// service that a client is gone. nil: all copies are synchronous.
+	Callbacks *Callbacks
+
 	IDs      *IDMap // names of owners; nil: numbers only
 	MaxReply int    // largest reply of 4.0, in bytes; 1 MiB + 64 KiB
 	MaxOps   int    // operations of one 4.0 COMPOUND; 128
@@ -60,6 +64,7 @@ type Service struct {
 	seed maphash.Seed
 
 	counts opCounters
+	copies copies
 }
 
 // New makes the service.
@@ -74,8 +79,16 @@ func New(cfg Config) *Service {
 		cfg.MaxOps = 128
 	}
 	s := &Service{ns: cfg.Namespace, st: cfg.State, log: cfg.Log, cfg: cfg, ids: cfg.IDs, seed: maphash.MakeSeed()}
+	s.copies.init(s)
+	if cfg.Callbacks != nil {
+		cfg.Callbacks.gone = s.copies.gone
+	}
 	return s
 }
+
+// Close ends the copies that go on in the background. Call it when no call runs any more, and before the namespace, the
+// state and the callbacks are closed.
+func (s *Service) Close() { s.copies.close() }
 
 // Versions returns version 4 of program NFS, to stand beside version 3.
 func (s *Service) Versions() []rpc.Version {

@@ -83,7 +83,7 @@ func (s *Server) buildV4(key vfs.HandleKey, descriptors uint64) error {
 	v.callbacks.Attach(v.state)
 	s.ns.SetGuard(v.state)
 	v.service = nfs4.New(nfs4.Config{
-		Namespace: s.ns, State: v.state, Log: s.log, IDs: s.idMap(),
+		Namespace: s.ns, State: v.state, Log: s.log, IDs: s.idMap(), Callbacks: v.callbacks,
 		ServerOwner: identity(key, "server owner"), Scope: identity(key, "server scope"),
 	})
 	v.stop = make(chan struct{})
@@ -136,6 +136,9 @@ func (v *v4) close() (err error) {
 	if v.stop != nil {
 		close(v.stop)
 		v.ticking.Wait()
+	}
+	if v.service != nil {
+		v.service.Close()
 	}
 	if v.callbacks != nil {
 		v.callbacks.Close()

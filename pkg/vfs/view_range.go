@@ -235,6 +235,9 @@ func (v *View) Source(fh []byte) (Node, error) {
 	return n, err
 }
 
+// Verifier is the write verifier of now, as WRITE and COMMIT give it.
+func (v *View) Verifier() [8]byte { return v.ns.cfg.Engine.Verifier() }
+
 // overlap tells whether two ranges of one file have a byte in common.
 func overlap(a, b, count uint64) bool { return a < b+count && b < a+count }
 
