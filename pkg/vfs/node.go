@@ -150,7 +150,7 @@ func (v *View) Node(fh []byte) (Node, error) {
 	exp, fs, err := v.ns.cfg.HandleKey.decode(&v.th.handle, fh, &v.th.key)
 	if err != nil {
 		if isPseudo(fh) {
-			return Node{}, v.otherPseudo(fh)
+			return v.otherPseudo(fh)
 		}
 		return Node{}, err
 	}

@@ -370,10 +370,19 @@ func (v *View) FlavorsOf(h *Handle, dst []uint32) []uint32 {
 	return dst
 }
 
-// otherPseudo is the error of a pseudo directory's handle as the second of a call: it is on a file system of its own.
-func (v *View) otherPseudo(fh []byte) error {
-	if _, err := v.ns.cfg.HandleKey.decodePseudo(fh); err != nil {
-		return err
+// otherPseudo resolves a pseudo directory's handle as the second of a call: all of them are one file system, to which no
+// export belongs.
+func (v *View) otherPseudo(fh []byte) (Node, error) {
+	id, err := v.ns.cfg.HandleKey.decodePseudo(fh)
+	if err != nil {
+		return Node{}, err
 	}
-	return unix.EXDEV
+	if v.pseudo == nil {
+		return Node{}, unix.EXDEV
+	}
+	d := v.ns.table.Load().pseudo[id]
+	if d == nil {
+		return Node{}, ErrStale
+	}
+	return Node{p: d}, nil
 }

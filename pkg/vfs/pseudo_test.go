@@ -178,6 +178,10 @@ func TestPseudoRoot(t *testing.T) {
 			want(t, "open", v.OpenCheck(n, true, false), unix.EISDIR)
 			_, err = v.Node(one)
 			want(t, "a second handle of an export", err, unix.EXDEV)
+			second, err := v.Node(u.root())
+			ok(t, "a second handle of a pseudo directory", err)
+			_, _, err = v.Rename(second, []byte("one"), n, name)
+			want(t, "rename between pseudo directories", err, unix.EROFS)
 			_, err = v.Getxattr(n, name, nil)
 			want(t, "getxattr", err, ErrNotSupported)
 			if _, err := v.GetACL(n, false); err != ErrNotSupported || v.ACLSupport(n) || v.XattrSupport(n) {
