@@ -71,6 +71,11 @@ func (p *pair) mounted(t *testing.T, version string) {
 		{"restart by SIGKILL", func(t *testing.T) { p.restart(t, "names=0", p.server.Kill) }},
 		{"restart by SIGTERM", func(t *testing.T) { p.restart(t, "names=1", p.server.Stop) }},
 	} {
+		// 4.1 has the same way to open, lock and recall as 4.2; what takes longest
+		// is left out.
+		if version == "4.1" && (c.name == "git" || c.name == "build") {
+			continue
+		}
 		t.Run(c.name, c.fn)
 	}
 }
@@ -86,13 +91,13 @@ func (p *pair) nothingLeft(t *testing.T) {
 	}
 }
 
-// hold has a guest take a lock and keep it; release ends that.
-func (p *pair) hold(t *testing.T, g *Guest, options ...string) (release func()) {
+// hold has a guest take a lock on a file and keep it; release ends that.
+func (p *pair) hold(t *testing.T, g *Guest, file string, q request) (release func()) {
 	t.Helper()
-	const until = tmpDir + "/release"
+	until := tmpDir + "/release-" + file
 	g.Sh(t, "rm -f %[1]s %[1]s.ready", until)
 	done := make(chan error, 1)
-	go func() { done <- g.CheckAs(t, root, "lock", p.mnt, append(options, "until="+until)...) }()
+	go func() { done <- g.CheckAs(t, root, "lock", p.mnt, append(q.options(file), "until="+until)...) }()
 	g.Sh(t, "for i in $(seq 1200); do [ ! -e %[1]s.ready ] || exit 0; sleep 0.05; done; exit 1", until)
 	return func() {
 		t.Helper()
@@ -103,27 +108,35 @@ func (p *pair) hold(t *testing.T, g *Guest, options ...string) (release func()) 
 	}
 }
 
-// tmpDir is a writable directory in every guest.
-const tmpDir = "/run/tmp"
+const (
+	tmpDir = "/run/tmp" // a writable directory in every guest
+	common = "locked"   // the file whose locks all ask for
+)
 
 // A request is one for a lock; it is what another holds that decides.
 type request struct{ kind, typ, start, length, want string }
 
-func (q request) options() []string {
-	return []string{"kind=" + q.kind, "type=" + q.typ, "start=" + q.start, "len=" + q.length, "want=" + q.want}
+func (q request) options(file string) []string {
+	return []string{"file=" + file, "kind=" + q.kind, "type=" + q.typ, "start=" + q.start, "len=" + q.length, "want=" + q.want}
 }
 
-// ask has a guest make a request, or this machine if there is none.
+// ask has a guest make a request for a lock on the file that all use, or this
+// machine if there is no guest.
 func (p *pair) ask(t *testing.T, g *Guest, q request) {
+	t.Helper()
+	p.askFor(t, g, common, q)
+}
+
+func (p *pair) askFor(t *testing.T, g *Guest, file string, q request) {
 	t.Helper()
 	var err error
 	who := "a local process"
 	if g != nil {
 		who = fmt.Sprint("guest ", g.id)
-		err = g.CheckAs(t, root, "lock", p.mnt, q.options()...)
+		err = g.CheckAs(t, root, "lock", p.mnt, q.options(file)...)
 	} else {
 		err = fscheck.Run("lock", p.export, map[string]string{
-			"kind": q.kind, "type": q.typ, "start": q.start, "len": q.length, "want": q.want}, t.Output())
+			"file": file, "kind": q.kind, "type": q.typ, "start": q.start, "len": q.length, "want": q.want}, t.Output())
 	}
 	if err != nil {
 		t.Errorf("%s, %+v: %v", who, q, err)
@@ -138,7 +151,7 @@ func (p *pair) locks(t *testing.T) {
 		if kind == "flock" {
 			start, length, outside = "0", "0", "refused"
 		}
-		release := p.hold(t, p.a, request{kind, "write", start, length, "granted"}.options()...)
+		release := p.hold(t, p.a, common, request{kind, "write", start, length, "granted"})
 		for _, g := range []*Guest{p.b, nil} {
 			p.ask(t, g, request{"fcntl", "write", "150", "10", "refused"})
 			p.ask(t, g, request{"ofd", "read", "199", "1", "refused"})
@@ -152,7 +165,7 @@ func (p *pair) locks(t *testing.T) {
 			p.ask(t, g, request{"fcntl", "write", "0", "0", "granted"})
 		}
 
-		release = p.hold(t, p.a, request{kind, "read", start, length, "granted"}.options()...)
+		release = p.hold(t, p.a, common, request{kind, "read", start, length, "granted"})
 		for _, g := range []*Guest{p.b, nil} {
 			p.ask(t, g, request{"fcntl", "write", "150", "10", "refused"})
 			p.ask(t, g, request{"fcntl", "read", "150", "10", "granted"})
@@ -168,7 +181,7 @@ func (p *pair) localLocks(t *testing.T) {
 	until := filepath.Join(t.TempDir(), "release")
 	done := make(chan error, 1)
 	go func() {
-		done <- fscheck.Run("lock", p.export, map[string]string{"kind": "ofd", "start": "100", "len": "100", "until": until}, t.Output())
+		done <- fscheck.Run("lock", p.export, map[string]string{"file": common, "kind": "ofd", "start": "100", "len": "100", "until": until}, t.Output())
 	}()
 	waitUntil(t, "the local lock", func() bool { _, err := os.Stat(until + ".ready"); return err == nil })
 	for _, g := range []*Guest{p.a, p.b} {
@@ -183,45 +196,64 @@ func (p *pair) localLocks(t *testing.T) {
 	p.ask(t, p.a, request{"fcntl", "write", "0", "0", "granted"})
 }
 
-// delegations has each of the three write in turn what the two others read.
-// Clients that opened the file hold delegations on it; whoever has the old text
-// after the writer has closed was not called back in time.
+// delegations has each of the three write what the two clients have read and
+// hold delegations on. Whoever sees the old text after the writer has closed
+// was not called back in time. Each round has a file of its own: the server
+// gives none on a file again so soon after a conflict.
 func (p *pair) delegations(t *testing.T) {
-	const name = "delegated"
 	before := p.server.Stats(t).NFS4
-	p.a.Sh(t, "echo first > %s/%s", p.mnt, name)
-	for i := range 12 {
-		text := fmt.Sprint("text ", i)
-		switch i % 3 {
-		case 0:
-			p.b.Sh(t, "echo '%s' > %s/%s", text, p.mnt, name)
-		case 1:
-			if err := os.WriteFile(filepath.Join(p.export, name), []byte(text+"\n"), 0o644); err != nil {
-				t.Fatal(err)
+	for i := range 6 {
+		name := fmt.Sprint("delegated", i)
+		p.writeLocally(t, name, "first text")
+		p.everyoneReads(t, name, "first text")
+		for j := range 3 {
+			text := fmt.Sprint("text ", j)
+			switch (i + j) % 3 {
+			case 0:
+				p.b.Sh(t, "echo '%s' > %s/%s", text, p.mnt, name)
+			case 1:
+				p.writeLocally(t, name, text)
+			case 2:
+				p.a.Sh(t, "echo '%s' > %s/%s", text, p.mnt, name)
 			}
-		case 2:
-			p.a.Sh(t, "echo '%s' > %s/%s", text, p.mnt, name)
-		}
-		for _, g := range []*Guest{p.a, p.b} {
-			// Twice: the second time a delegation may answer.
-			g.Sh(t, "for i in 1 2; do read -r line < %s/%s; [ \"$line\" = '%s' ] || { echo \"stale: $line\"; exit 1; }; done", p.mnt, name, text)
-		}
-		if b, err := os.ReadFile(filepath.Join(p.export, name)); string(b) != text+"\n" {
-			t.Errorf("a local process reads %q, %v; want %q", b, err, text)
+			p.everyoneReads(t, name, text)
 		}
 	}
 	after := p.server.Stats(t).NFS4
 	granted, recalled := after.DelegationsGranted-before.DelegationsGranted, after.DelegationsRecalled-before.DelegationsRecalled
 	t.Logf("%d delegations granted, %d recalled", granted, recalled)
-	if granted == 0 || recalled == 0 {
-		t.Errorf("%d delegations granted, %d recalled: nothing was tried", granted, recalled)
+	if granted < 12 || recalled < 8 {
+		t.Errorf("%d delegations granted, %d recalled, want 12 and 8 at least: two clients, six files, and who writes is not called", granted, recalled)
 	}
 }
 
-// restart ends the server below a load while a client holds a lock: it must
-// have the lock after, and none other may.
+func (p *pair) writeLocally(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(p.export, name), []byte(text+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// everyoneReads has both guests read a line twice, as the second time a
+// delegation may answer, and a local process once.
+func (p *pair) everyoneReads(t *testing.T, name, text string) {
+	t.Helper()
+	for _, g := range []*Guest{p.a, p.b} {
+		g.Sh(t, "for i in 1 2; do read -r line < %s/%s; [ \"$line\" = '%s' ] || { echo \"stale: $line\"; exit 1; }; done", p.mnt, name, text)
+	}
+	if b, err := os.ReadFile(filepath.Join(p.export, name)); string(b) != text+"\n" {
+		t.Errorf("a local process reads %q, %v; want %q", b, err, text)
+	}
+}
+
+// restart ends the server below a load while a client holds two locks: it must
+// have them after, and none other may. One of the files nobody else has opened:
+// from 4.1 on the client has a delegation to write it, keeps the lock to itself
+// and must get that delegation back.
 func (p *pair) restart(t *testing.T, names string, end func() error) {
-	release := p.hold(t, p.a, request{"fcntl", "write", "100", "100", "granted"}.options()...)
+	quiet := "quiet-" + names
+	release := p.hold(t, p.a, common, request{"fcntl", "write", "100", "100", "granted"})
+	releaseQuiet := p.hold(t, p.a, quiet, request{"fcntl", "write", "100", "100", "granted"})
 	load := make(chan error, 1)
 	go func() { load <- p.b.CheckAs(t, root, "load", p.mnt, "seconds=3", "workers=2", names) }()
 	pause(1000)
@@ -229,12 +261,16 @@ func (p *pair) restart(t *testing.T, names string, end func() error) {
 	if err := errors.Join(end(), p.server.Start()); err != nil {
 		t.Fatal(err)
 	}
-	p.ask(t, p.b, request{"fcntl", "write", "150", "10", "refused"})
-	t.Logf("reclaimed within %v", time.Since(began))
-	p.ask(t, nil, request{"fcntl", "write", "150", "10", "refused"})
-	p.ask(t, p.b, request{"fcntl", "write", "200", "0", "granted"})
+	for _, file := range []string{common, quiet} {
+		p.askFor(t, p.b, file, request{"fcntl", "write", "150", "10", "refused"})
+		t.Logf("%s: reclaimed within %v", file, time.Since(began))
+		p.askFor(t, nil, file, request{"fcntl", "write", "150", "10", "refused"})
+		p.askFor(t, p.b, file, request{"fcntl", "write", "200", "0", "granted"})
+	}
 	release()
+	releaseQuiet()
 	p.ask(t, p.b, request{"fcntl", "write", "0", "0", "granted"})
+	p.askFor(t, p.b, quiet, request{"fcntl", "write", "0", "0", "granted"})
 	if err := <-load; err != nil {
 		t.Error(err)
 	}
