@@ -139,6 +139,14 @@ func fileName(owner []byte) string {
 	return hex.EncodeToString(h[:16]) + recordSuffix
 }
 
+// asServer runs f on a thread that has the server's own credentials: one that serves calls has those of a caller, who may
+// not write here.
+func asServer(f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return <-done
+}
+
 // Record implements Recovery.
 func (d *DirRecovery) Record(r RecoveryRecord) error {
 	b := []byte(recordMagic)
@@ -148,7 +156,7 @@ func (d *DirRecovery) Record(r RecoveryRecord) error {
 	b = append(b, r.Minor)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(r.Owner)))
 	b = append(b, r.Owner...)
-	return d.write(fileName(r.Owner), b)
+	return asServer(func() error { return d.write(fileName(r.Owner), b) })
 }
 
 func (d *DirRecovery) read(name string) (r RecoveryRecord, epoch uint32, err error) {
@@ -170,6 +178,10 @@ func (d *DirRecovery) read(name string) (r RecoveryRecord, epoch uint32, err err
 
 // Remove implements Recovery.
 func (d *DirRecovery) Remove(owners [][]byte) error {
+	return asServer(func() error { return d.remove(owners) })
+}
+
+func (d *DirRecovery) remove(owners [][]byte) error {
 	for _, o := range owners {
 		if err := os.Remove(filepath.Join(d.dir, fileName(o))); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
@@ -179,7 +191,9 @@ func (d *DirRecovery) Remove(owners [][]byte) error {
 }
 
 // GraceDone implements Recovery.
-func (d *DirRecovery) GraceDone() error {
+func (d *DirRecovery) GraceDone() error { return asServer(d.graceDone) }
+
+func (d *DirRecovery) graceDone() error {
 	names, err := d.list()
 	if err != nil {
 		return err

@@ -10,9 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sort"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/test/testenv"
 )
 
 func openDir(t *testing.T, dir string) *DirRecovery {
@@ -303,4 +308,27 @@ func FuzzRecord(f *testing.F) {
 			t.Fatal("an owner that is too long")
 		}
 	})
+}
+
+// Whoever the call comes from, records are the server's: threads that serve calls have a caller's credentials.
+func TestRecoveryUnderCallersCredentials(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testenv.Skip(t, "not root: no other credentials to take on")
+	}
+	d := openDir(t, t.TempDir()+"/clients")
+	_, _, err := d.Load()
+	ok(t, "Load", err)
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		if err := unix.Setfsuid(65534); err != nil {
+			done <- err
+			return
+		}
+		done <- errors.Join(d.Record(RecoveryRecord{Owner: []byte("a")}), d.Record(RecoveryRecord{Owner: []byte("b")}),
+			d.Remove([][]byte{[]byte("a")}), d.GraceDone())
+	}()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }
