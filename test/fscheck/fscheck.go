@@ -39,7 +39,7 @@ func init() {
 		"fsx":       {"random operations against a model: ops= size= seed= direct= mmap=", fsx},
 		"links":     {"hard links and symbolic links: phase=", links},
 		"load":      {"verified reads and writes: seconds= workers= names=", load},
-		"lock":      {"a lock, and whether it is granted: file= kind=fcntl|ofd|flock type= start= len= want= seconds= until= ready=", lock},
+		"lock":      {"a lock, and whether it is granted: file= kind=fcntl|ofd|flock type= start= len= want= wait= until= ready=", lock},
 		"many":      {"many names in one directory: files= phase=create|list|remove", many},
 		"nodes":     {"FIFOs, sockets and device nodes: phase=", nodes},
 		"openfiles": {"open files that are renamed, replaced and removed", openfiles},

@@ -24,7 +24,7 @@ func lock(r *run) error {
 		return err
 	}
 	defer f.Close()
-	err = r.tryLock(f)
+	err = r.askLock(int(f.Fd()))
 	switch want := r.text("want", "granted"); {
 	case err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES):
 		return fmt.Errorf("a lock is answered with neither yes nor no: %w", err)
@@ -50,35 +50,39 @@ func lock(r *run) error {
 	return underLock(f)
 }
 
-// tryLock asks for the lock, again and again for as long as its seconds last.
-func (r *run) tryLock(f *os.File) error {
-	end := time.Now().Add(time.Duration(r.int("seconds", 0)) * time.Second)
+// askLock asks once; with wait=1 the answer is that the lock is there.
+func (r *run) askLock(fd int) error {
 	for {
-		err := r.askLock(int(f.Fd()))
-		if err == nil || time.Now().After(end) {
+		if err := r.oneLock(fd); err != unix.EINTR {
 			return err
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-func (r *run) askLock(fd int) error {
-	write := r.text("type", "write") == "write"
+func (r *run) oneLock(fd int) error {
+	write, wait := r.text("type", "write") == "write", r.flag("wait")
 	kind := r.text("kind", "fcntl")
 	if kind == "flock" {
 		how := unix.LOCK_SH
 		if write {
 			how = unix.LOCK_EX
 		}
-		return unix.Flock(fd, how|unix.LOCK_NB)
+		if !wait {
+			how |= unix.LOCK_NB
+		}
+		return unix.Flock(fd, how)
 	}
 	l := unix.Flock_t{Type: unix.F_RDLCK, Whence: io.SeekStart, Start: r.int("start", 0), Len: r.int("len", 0)}
 	if write {
 		l.Type = unix.F_WRLCK
 	}
-	command := unix.F_SETLK
-	if kind == "ofd" {
-		command = unix.F_OFD_SETLK
+	commands := map[string][2]int{
+		"fcntl": {unix.F_SETLK, unix.F_SETLKW},
+		"ofd":   {unix.F_OFD_SETLK, unix.F_OFD_SETLKW},
+	}
+	command := commands[kind][0]
+	if wait {
+		command = commands[kind][1]
 	}
 	return unix.FcntlFlock(uintptr(fd), command, &l)
 }

@@ -64,6 +64,7 @@ func (p *pair) mounted(t *testing.T, version string) {
 	}{
 		{"locks", p.locks},
 		{"locks of a local process", p.localLocks},
+		{"waiting for locks", p.waiting},
 		{"delegations", p.delegations},
 		{"SQLite", p.sqlite},
 		{"git", p.git},
@@ -176,24 +177,74 @@ func (p *pair) locks(t *testing.T) {
 	}
 }
 
-// localLocks has a local process hold the lock that the clients want.
-func (p *pair) localLocks(t *testing.T) {
+// holdLocally is hold by a process of this machine.
+func (p *pair) holdLocally(t *testing.T) (release func()) {
+	t.Helper()
 	until := filepath.Join(t.TempDir(), "release")
 	done := make(chan error, 1)
 	go func() {
 		done <- fscheck.Run("lock", p.export, map[string]string{"file": common, "kind": "ofd", "start": "100", "len": "100", "until": until}, t.Output())
 	}()
 	waitUntil(t, "the local lock", func() bool { _, err := os.Stat(until + ".ready"); return err == nil })
+	return func() {
+		if err := errors.Join(os.WriteFile(until, nil, 0o600), <-done); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// localLocks has a local process hold the lock that the clients want.
+func (p *pair) localLocks(t *testing.T) {
+	release := p.holdLocally(t)
 	for _, g := range []*Guest{p.a, p.b} {
 		p.ask(t, g, request{"fcntl", "write", "150", "10", "refused"})
 		p.ask(t, g, request{"ofd", "read", "150", "10", "refused"})
 		p.ask(t, g, request{"flock", "write", "0", "0", "refused"})
 		p.ask(t, g, request{"fcntl", "write", "200", "0", "granted"})
 	}
-	if err := errors.Join(os.WriteFile(until, nil, 0o600), <-done); err != nil {
-		t.Error(err)
-	}
+	release()
 	p.ask(t, p.a, request{"fcntl", "write", "0", "0", "granted"})
+}
+
+// waiting has a client, and a local process, wait for a lock until its holder,
+// of either kind, lets go.
+func (p *pair) waiting(t *testing.T) {
+	inGuest := func(kind string) func() error {
+		return func() error { return p.b.CheckAs(t, root, "lock", p.mnt, "file="+common, "kind="+kind, "wait=1") }
+	}
+	locally := func() error {
+		return fscheck.Run("lock", p.export, map[string]string{"file": common, "kind": "ofd", "wait": "1"}, t.Output())
+	}
+	byClient := func() func() {
+		return p.hold(t, p.a, common, request{"fcntl", "write", "100", "100", "granted"})
+	}
+	for _, c := range []struct {
+		name string
+		hold func() (release func())
+		wait func() error
+	}{
+		{"a client for a client", byClient, inGuest("fcntl")},
+		{"flock for a client", byClient, inGuest("flock")},
+		{"a local process for a client", byClient, locally},
+		{"a client for a local process", func() func() { return p.holdLocally(t) }, inGuest("fcntl")},
+	} {
+		release := c.hold()
+		done := make(chan error, 1)
+		go func() { done <- c.wait() }()
+		pause(500)
+		select {
+		case err := <-done:
+			t.Errorf("%s: did not wait, %v", c.name, err)
+			done <- err
+		default:
+		}
+		release()
+		began := time.Now()
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		t.Logf("%s: %v after the lock was free", c.name, time.Since(began))
+	}
 }
 
 // delegations has each of the three write what the two clients have read and
