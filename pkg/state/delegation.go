@@ -32,6 +32,24 @@ const (
 	resendTime   = int64(2e9)  // a recall without a good answer is sent again
 )
 
+// blockedFile remembers a recall after the file is forgotten. A newer one may take its place: then the file may have a
+// delegation too soon, while no other file is ever taken for it.
+type blockedFile struct {
+	sum   uint64
+	until int64
+}
+
+func (s *State) block(k *FileKey, now int64) {
+	sum := s.hash(k)
+	s.blocked[sum%blockedSlots] = blockedFile{sum: sum, until: now + blockedTime}
+}
+
+func (s *State) isBlocked(k *FileKey, now int64) bool {
+	sum := s.hash(k)
+	b := &s.blocked[sum%blockedSlots]
+	return b.sum == sum && now < b.until
+}
+
 // delegate decides about a delegation for an open that has just succeeded. With kernel leases the answer may be what to
 // ask for (lease); leaseDeleg goes on from there. The heuristics are Linux's (nfs4_open_delegation, nfs4_set_delegation).
 func (s *State) delegate(call *Call, a *OpenArgs, own *deleg, now int64) (d Delegation, lease DelegType) {
@@ -103,7 +121,7 @@ func (s *State) mayDelegate(f *file, c *Client, a *OpenArgs, want DelegType, now
 			return NoneContention, false
 		}
 	}
-	if f.leasing || a.Claim != ClaimPrevious && (f.hadConflict || now < s.blocked[s.hash(&f.key)%blockedSlots]) {
+	if f.leasing || a.Claim != ClaimPrevious && (f.hadConflict || s.isBlocked(&f.key, now)) {
 		return NoneContention, false
 	}
 	for o := range f.opens {
@@ -228,7 +246,7 @@ func (s *State) recall(d *deleg, truncate bool, now int64) {
 		d.recalledAt, d.truncate = max(now, 1), truncate
 		d.client.recalled[d] = struct{}{}
 		d.file.hadConflict = true
-		s.blocked[s.hash(&d.key)%blockedSlots] = now + blockedTime
+		s.block(&d.key, now)
 		s.counts.delegsRecalled.Add(1)
 		s.traceDeleg(trace.DelegationRecalled, d)
 	} else if d.answered || d.sending || now-d.sentAt < resendTime {

@@ -544,3 +544,20 @@ func TestDeleg40(t *testing.T) {
 		t.Fatal("who is it?")
 	}
 }
+
+// TestBlocked: a recall keeps delegations from its own file for a time, and from no other.
+func TestBlocked(t *testing.T) {
+	s := newWorld(t).s
+	s.enter()
+	defer s.leave()
+	for i := range 4 * blockedSlots {
+		k, other := fkey(i), fkey(i|1<<15)
+		s.block(&k, 1)
+		if !s.isBlocked(&k, blockedTime) || s.isBlocked(&k, blockedTime+1) {
+			t.Fatalf("file %d is not blocked for %d ns", i, blockedTime)
+		}
+		if s.isBlocked(&other, 2) {
+			t.Fatalf("a file that had no recall is blocked after %d others' recalls", i+1)
+		}
+	}
+}

@@ -42,8 +42,8 @@ type State struct {
 	lastClient  uint32
 	files       map[FileKey]*file
 	ndelegs     int
-	objects     int                 // stateids and owners of all clients
-	blocked     [blockedSlots]int64 // when a file's delegation was last recalled, by hash
+	objects     int                       // stateids and owners of all clients
+	blocked     [blockedSlots]blockedFile // whose delegation was recalled of late, by hash
 	nextSweep   int64
 	after       []func() // run by leave
 	reap        []*Client
