@@ -43,6 +43,7 @@ Examples:
 			&cli.DurationFlag{Name: "grace-time", Value: d.GraceTime, Usage: "`TIME` after a start in which NFSv4 clients reclaim what they held; 0 is the lease time"},
 			&cli.StringFlag{Name: "delegations", Value: d.Delegations, Usage: "`WHICH` to give to NFSv4 clients: off, read, or on (for reading and writing)"},
 			&cli.StringFlag{Name: "id-domain", Value: d.IDDomain, Usage: "`DOMAIN` of the names of owners in NFSv4; without it they are numbers"},
+			&cli.StringFlag{Name: "names", Value: d.Names, Usage: "`WHICH` names NFSv4 clients may give: any bytes, or utf-8"},
 			&cli.StringFlag{Name: "log-level", Value: d.LogLevel, Usage: "`LEVEL`: debug, info, warn or error"},
 			&cli.StringFlag{Name: "log-format", Value: d.LogFormat, Usage: "`FORMAT`: console or json"},
 			&cli.IntFlag{Name: "threads", Value: d.Threads, Usage: "`NUMBER` of service threads; 0 is one per core"},
@@ -139,7 +140,7 @@ func serveConfig(c *cli.Context) (server.Config, error) {
 		{"exports", &cfg.Exports}, {"listen", &cfg.Listen}, {"admin", &cfg.Admin}, {"state", &cfg.State},
 		{"read-mode", &cfg.ReadMode}, {"write-mode", &cfg.WriteMode}, {"rpcbind", &cfg.Rpcbind},
 		{"log-level", &cfg.LogLevel}, {"log-format", &cfg.LogFormat},
-		{"delegations", &cfg.Delegations}, {"id-domain", &cfg.IDDomain},
+		{"delegations", &cfg.Delegations}, {"id-domain", &cfg.IDDomain}, {"names", &cfg.Names},
 	} {
 		if c.IsSet(f.name) {
 			*f.dst = c.String(f.name)

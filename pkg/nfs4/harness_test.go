@@ -60,6 +60,7 @@ type testServer struct {
 	ns     *vfs.Namespace
 	cache  *filecache.Cache
 	engine *dataio.Engine
+	modes  dataio.Modes
 	rpc    *rpc.Server
 	bus    trace.Bus
 	clock  atomic.Int64
@@ -77,10 +78,15 @@ const testOptions = "rw,no_root_squash,insecure,async,fsid=0"
 
 func startServer(t testing.TB, mod ...func(*state.Config)) *testServer {
 	t.Helper()
+	return startServerOn(t, t.TempDir(), mod...)
+}
+
+// startServerOn exports a directory on a file system of the test's choice.
+func startServerOn(t testing.TB, dir string, mod ...func(*state.Config)) *testServer {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		testenv.Skip(t, "not root: the server needs root to act as its callers")
 	}
-	dir := t.TempDir()
 	must(t, os.Chmod(dir, 0o777))
 	s := &testServer{t: t, dir: dir, inside: make(chan func(*rpc.Call), 1), ran: make(chan struct{}, 1)}
 	s.clock.Store(int64(time.Hour))
@@ -101,7 +107,7 @@ func startServer(t testing.TB, mod ...func(*state.Config)) *testServer {
 	var key vfs.HandleKey
 	rand.Read(key[:]) //nolint:errcheck // never fails
 	s.ns, err = vfs.New(vfs.Config{Exports: set, HandleKey: key, Cache: s.cache, Engine: s.engine,
-		Modes: &dataio.Modes{}, Trace: &s.bus, Log: log, DirPref: 1 << 20, Guard: s.st})
+		Modes: &s.modes, Trace: &s.bus, Log: log, DirPref: 1 << 20, Guard: s.st})
 	must(t, err)
 	s.svc = New(Config{Namespace: s.ns, State: s.st, Log: log, Callbacks: s.cb, ServerOwner: []byte("owner"), Scope: []byte("scope")})
 	programs := append(s.svc.Programs(), rpc.Program{Prog: progInside, Name: "INSIDE", Versions: []rpc.Version{{Vers: 1,

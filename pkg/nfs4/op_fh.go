@@ -4,6 +4,8 @@
 package nfs4
 
 import (
+	"unicode/utf8"
+
 	"sluice/pkg/vfs"
 	wire "sluice/xdr/nfs4"
 )
@@ -58,8 +60,9 @@ func (c *compound) opRestoreFH() status {
 }
 
 // checkName checks a name as version 4 has it: "." and ".." are no names, and an
-// empty one is invalid. What is left is vfs's to say.
-func checkName(name []byte) status {
+// empty one is invalid. So is one that is not in UTF-8, if names must be (RFC
+// 8881, 14.5); Linux takes any bytes. What is left is vfs's to say.
+func (c *compound) checkName(name []byte) status {
 	switch {
 	case len(name) == 0:
 		return wire.NFS4ERR_INVAL
@@ -73,8 +76,14 @@ func checkName(name []byte) status {
 			return wire.NFS4ERR_BADNAME
 		}
 	}
+	if !c.validText(name) {
+		return wire.NFS4ERR_INVAL
+	}
 	return ok
 }
+
+// validText tells whether a name's bytes will do.
+func (c *compound) validText(name []byte) bool { return !c.s.cfg.UTF8Names || utf8.Valid(name) }
 
 // directory checks that the current file is one, as LOOKUP's kin want it told.
 func (c *compound) directory(forLink status) status {
@@ -98,7 +107,7 @@ func (c *compound) opLookup() status {
 	if st := c.directory(wire.NFS4ERR_SYMLINK); st != ok {
 		return st
 	}
-	if st := checkName(args.Objname); st != ok {
+	if st := c.checkName(args.Objname); st != ok {
 		return st
 	}
 	e, _, err := c.view.Lookup(c.node, args.Objname)
@@ -137,7 +146,7 @@ func (c *compound) opSecinfo() status {
 	if st := c.directory(wire.NFS4ERR_NOTDIR); st != ok {
 		return st
 	}
-	if st := checkName(args.Name); st != ok {
+	if st := c.checkName(args.Name); st != ok {
 		return st
 	}
 	e, _, err := c.view.Lookup(c.node, args.Name)

@@ -40,7 +40,7 @@ func (c *compound) opCreate() status {
 	if st := c.directory(wire.NFS4ERR_NOTDIR); st != ok {
 		return st
 	}
-	if st := checkName(args.Objname); st != ok {
+	if st := c.checkName(args.Objname); st != ok {
 		return st
 	}
 	t, known := newTypes[args.Objtype.Type]
@@ -105,7 +105,7 @@ func (c *compound) opLink() status {
 	if st := c.directory(wire.NFS4ERR_NOTDIR); st != ok {
 		return st
 	}
-	if st := checkName(args.Newname); st != ok {
+	if st := c.checkName(args.Newname); st != ok {
 		return st
 	}
 	n, err := c.view.Node(c.saved.bytes())
@@ -135,7 +135,7 @@ func (c *compound) opRemove() status {
 	if st := c.directory(wire.NFS4ERR_NOTDIR); st != ok {
 		return st
 	}
-	if st := checkName(args.Target); st != ok {
+	if st := c.checkName(args.Target); st != ok {
 		return st
 	}
 	ch, err := c.view.Remove(c.node, args.Target)
@@ -164,10 +164,10 @@ func (c *compound) opRename() status {
 	if st := c.directory(wire.NFS4ERR_NOTDIR); st != ok {
 		return st
 	}
-	if st := checkName(args.Oldname); st != ok {
+	if st := c.checkName(args.Oldname); st != ok {
 		return st
 	}
-	if st := checkName(args.Newname); st != ok {
+	if st := c.checkName(args.Newname); st != ok {
 		return st
 	}
 	from, err := c.view.Node(c.saved.bytes())

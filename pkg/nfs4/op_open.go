@@ -189,7 +189,7 @@ func (c *compound) openName(args *wire.OPEN4args, name []byte, o *opened) status
 	if st := c.directory(wire.NFS4ERR_SYMLINK); st != ok {
 		return st
 	}
-	if st := checkName(name); st != ok {
+	if st := c.checkName(name); st != ok {
 		return st
 	}
 	if args.Openhow.Opentype != wire.OPEN4_CREATE {

@@ -27,6 +27,9 @@ func (c *compound) xattrFile(name []byte) status {
 			return wire.NFS4ERR_INVAL
 		}
 	}
+	if !c.validText(name) {
+		return wire.NFS4ERR_INVAL
+	}
 	return ok
 }
 

@@ -49,6 +49,9 @@ type Config struct {
 	// service that a client is gone. nil: all copies are synchronous.
 	Callbacks *Callbacks
 
+	// UTF8Names refuses names of files and extended attributes that are not in UTF-8. What is there already can be listed.
+	UTF8Names bool
+
 	IDs      *IDMap // names of owners; nil: numbers only
 	MaxReply int    // largest reply of 4.0, in bytes; 1 MiB + 64 KiB
 	MaxOps   int    // operations of one 4.0 COMPOUND; 128

@@ -55,6 +55,8 @@ type Config struct {
 	Delegations string `yaml:"delegations"`
 	// IDDomain makes owners travel as name@domain; "" as numbers.
 	IDDomain string `yaml:"id-domain"`
+	// Names is any, or utf-8: NFSv4 clients' names must be in UTF-8 then.
+	Names string `yaml:"names"`
 	// LogLevel is debug, info, warn or error; LogFormat console or json.
 	LogLevel  string `yaml:"log-level"`
 	LogFormat string `yaml:"log-format"`
@@ -99,6 +101,7 @@ func Defaults() Config {
 		Rpcbind:         "auto",
 		LeaseTime:       90 * time.Second,
 		Delegations:     "on",
+		Names:           "any",
 		LogLevel:        "info",
 		LogFormat:       "console",
 		SlowThreads:     64,
@@ -238,6 +241,7 @@ func (c *Config) problems() (list []problem) {
 	}
 	oneOf("rpcbind", c.Rpcbind, "auto", "off", "embedded")
 	oneOf("delegations", c.Delegations, "off", "read", "on")
+	oneOf("names", c.Names, "any", "utf-8")
 	oneOf("log-level", c.LogLevel, "debug", "info", "warn", "error")
 	oneOf("log-format", c.LogFormat, "console", "json")
 	if _, err := serverMode(c.ReadMode); err != nil {

@@ -73,6 +73,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		"log-level":    func(c *Config) { c.LogLevel = "loud" },
 		"log-format":   func(c *Config) { c.LogFormat = "xml" },
 		"read-mode":    func(c *Config) { c.ReadMode = "sideways" },
+		"names":        func(c *Config) { c.Names = "latin-1" },
 		"write-mode":   func(c *Config) { c.WriteMode = "direct" },
 		"listen":       func(c *Config) { c.Listen = "2049" },
 		"--export":     func(c *Config) { c.Exports, c.Export = "", nil },

@@ -83,7 +83,7 @@ func (s *Server) buildV4(key vfs.HandleKey, descriptors uint64) error {
 	v.callbacks.Attach(v.state)
 	s.ns.SetGuard(v.state)
 	v.service = nfs4.New(nfs4.Config{
-		Namespace: s.ns, State: v.state, Log: s.log, IDs: s.idMap(), Callbacks: v.callbacks,
+		Namespace: s.ns, State: v.state, Log: s.log, IDs: s.idMap(), Callbacks: v.callbacks, UTF8Names: s.cfg.Names == "utf-8",
 		ServerOwner: identity(key, "server owner"), Scope: identity(key, "server scope"),
 	})
 	v.stop = make(chan struct{})
