@@ -115,7 +115,7 @@ func runAll(ctx context.Context, o options, minors []string) (reports []report, 
 func run(ctx context.Context, o options, minor string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
-	dir, args := "nfs4.1", []string{"-u", "testserver.py", o.server + ":" + o.export, "--maketree"}
+	dir, args := "nfs4.1", []string{"-u", "testserver.py", o.server + o.export, "--maketree", "-v"}
 	if minor == "0" {
 		dir = "nfs4.0"
 	} else {
@@ -124,7 +124,8 @@ func run(ctx context.Context, o options, minor string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, o.python, append(args, strings.Fields(o.tests)...)...)
 	cmd.Dir = filepath.Join(o.suite, dir)
 	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Stdout = io.MultiWriter(&out, &progress{w: os.Stderr, minor: minor})
+	cmd.Stderr = cmd.Stdout
 	err := cmd.Run()
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("stopped: %w; the end of its output:\n%s", ctx.Err(), tail(out.Bytes()))
@@ -133,6 +134,30 @@ func run(ctx context.Context, o options, minor string) ([]byte, error) {
 		return nil, fmt.Errorf("the suite failed to run: %w\n%s", err, tail(out.Bytes()))
 	}
 	return out.Bytes(), nil
+}
+
+// progress tells how far the suite is: a line for every 50th test it begins.
+type progress struct {
+	w     io.Writer
+	minor string
+	line  []byte // not ended yet
+	began int
+}
+
+func (p *progress) Write(b []byte) (int, error) {
+	for _, c := range b {
+		if c != '\n' {
+			p.line = append(p.line, c)
+			continue
+		}
+		if m := resultLine.FindSubmatch(p.line); m != nil && string(m[2]) == "RUNNING" {
+			if p.began++; p.began%50 == 0 {
+				fmt.Fprintf(p.w, "4.%s: %d tests begun, now at %s\n", p.minor, p.began, m[1])
+			}
+		}
+		p.line = p.line[:0]
+	}
+	return len(b), nil
 }
 
 func tail(b []byte) []byte { return b[max(0, len(b)-2000):] }

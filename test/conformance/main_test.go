@@ -76,3 +76,18 @@ func TestLists(t *testing.T) {
 		}
 	}
 }
+
+// Progress is told whatever pieces the output comes in.
+func TestProgress(t *testing.T) {
+	var told strings.Builder
+	p := &progress{w: &told, minor: "1"}
+	text := strings.Repeat("RNM21    st_rename.testStale    : RUNNING\nRNM21    st_rename.testStale    : PASS\n", 120)
+	for i := 0; i < len(text); i += 7 {
+		if _, err := p.Write([]byte(text[i:min(i+7, len(text))])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := told.String(), "4.1: 50 tests begun, now at RNM21\n4.1: 100 tests begun, now at RNM21\n"; got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
