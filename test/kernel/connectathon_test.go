@@ -23,7 +23,7 @@ func TestConnectathon(t *testing.T) {
 			t.Fatalf("SLUICE_CTHON=%q does not name a built suite: %v", suite, err)
 		}
 	}
-	s := one(t, testenv.ServerConfig{Exports: []testenv.Export{{Dir: testenv.Disk(t)}}})
+	s := one(t, "3", testenv.ServerConfig{Exports: []testenv.Export{{Dir: testenv.Disk(t)}}})
 	for _, mode := range s.server.Modes() {
 		if err := s.server.SetReadMode(mode); err != nil {
 			t.Fatal(err)

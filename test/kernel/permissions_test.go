@@ -188,8 +188,9 @@ const mutations = `
 	list dir`
 
 // TestExportOptions shows the options that decide what a client may do.
-func TestExportOptions(t *testing.T) {
-	t.Parallel()
+func TestExportOptions(t *testing.T) { byVersion(t, exportOptions) }
+
+func exportOptions(t *testing.T, version string) {
 	base := testenv.Disk(t)
 	options := map[string]string{
 		"ro":       "ro,insecure,no_root_squash",
@@ -225,7 +226,7 @@ func TestExportOptions(t *testing.T) {
 	server := testenv.StartServer(t, testenv.ServerConfig{Exports: exports})
 	guest := Boot(t)
 	for _, e := range exports {
-		guest.Mount(t, server, e.Dir, "/mnt/"+filepath.Base(e.Dir), "")
+		guest.MountVersion(t, server, version, e.Dir, "/mnt/"+filepath.Base(e.Dir), "")
 	}
 	for _, c := range []struct {
 		name   string

@@ -17,14 +17,25 @@ import (
 	"sluice/test/testenv"
 )
 
-// one starts a server with one export and a guest that has mounted it.
-func one(t *testing.T, cfg testenv.ServerConfig) *station {
+// one starts a server with one export and a guest that has mounted it, by a
+// version as MountVersion has it.
+func one(t *testing.T, version string, cfg testenv.ServerConfig) *station {
 	s := &station{mnt: "/mnt/one"}
 	s.export = cfg.Exports[0].Dir
 	s.server = testenv.StartServer(t, cfg)
 	s.guest = Boot(t)
-	s.guest.Mount(t, s.server, s.export, s.mnt, "")
+	s.guest.MountVersion(t, s.server, version, s.export, s.mnt, "")
 	return s
+}
+
+// byVersion runs a test by NFSv3 and by the newest version of NFSv4.
+func byVersion(t *testing.T, fn func(t *testing.T, version string)) {
+	for _, version := range []string{"3", newest} {
+		t.Run("v"+version, func(t *testing.T) {
+			t.Parallel()
+			fn(t, version)
+		})
+	}
 }
 
 // meanwhile runs a check in the guest and calls fn every interval until it has
@@ -52,9 +63,10 @@ func (s *station) meanwhile(t *testing.T, every time.Duration, fn func(i int) er
 }
 
 // TestModeSwitch switches the read mode every 50 ms below a verified read load.
-func TestModeSwitch(t *testing.T) {
-	t.Parallel()
-	s := one(t, testenv.ServerConfig{Exports: []testenv.Export{{Dir: testenv.XFS(t, 4096)}}})
+func TestModeSwitch(t *testing.T) { byVersion(t, modeSwitch) }
+
+func modeSwitch(t *testing.T, version string) {
+	s := one(t, version, testenv.ServerConfig{Exports: []testenv.Export{{Dir: testenv.XFS(t, 4096)}}})
 	modes := s.server.Modes()
 	s.guest.Check(t, "randread", s.mnt, "phase=write")
 	n := s.meanwhile(t, 50*time.Millisecond, func(i int) error {
@@ -70,9 +82,10 @@ func TestModeSwitch(t *testing.T) {
 }
 
 // TestReload reloads the exports by SIGHUP below a load; nobody notices.
-func TestReload(t *testing.T) {
-	t.Parallel()
-	s := one(t, testenv.ServerConfig{Exports: []testenv.Export{{Dir: testenv.Disk(t)}}})
+func TestReload(t *testing.T) { byVersion(t, reload) }
+
+func reload(t *testing.T, version string) {
+	s := one(t, version, testenv.ServerConfig{Exports: []testenv.Export{{Dir: testenv.Disk(t)}}})
 	n := s.meanwhile(t, 50*time.Millisecond, func(int) error {
 		return s.server.Signal(syscall.SIGHUP)
 	}, "load", "seconds=5", "names=1")
@@ -82,8 +95,9 @@ func TestReload(t *testing.T) {
 // TestNested mounts file systems below an export: crossmnt shows them to a
 // client that mounted the parent, nohide to one that would not see them
 // otherwise, and without either the bare mount point is seen.
-func TestNested(t *testing.T) {
-	t.Parallel()
+func TestNested(t *testing.T) { byVersion(t, nested) }
+
+func nested(t *testing.T, version string) {
 	base := testenv.Disk(t)
 	make := func(option string) string {
 		dir := filepath.Join(base, option)
@@ -119,51 +133,54 @@ func TestNested(t *testing.T) {
 		{Dir: plain, Options: rw},
 	}})
 	g := Boot(t)
-	s := &station{guest: g}
-	for _, dir := range []string{cross, hide, plain} {
-		g.Mount(t, server, dir, "/mnt/"+filepath.Base(dir), "")
-	}
-	t.Run("crossmnt", func(t *testing.T) {
-		s.steps(t, "/mnt/crossmnt", []steps{{root, `
-			holds below/file first-crossmnt
-			holds below/deep/file second
-			stat below/covered = ENOENT
-			create 0600 below/new
-			rename below/new elsewhere = EXDEV
-			link below/new elsewhere = EXDEV
-			rename below/deep/file below/file = EXDEV
-			unlink below/new
-			list below
-			list below/deep`}})
-		// Distinct file systems stay distinct: one device number each.
-		out := g.Sh(t, "stat -c %%d /mnt/crossmnt /mnt/crossmnt/below /mnt/crossmnt/below/deep")
-		if d := strings.Fields(out); len(d) != 3 || d[0] == d[1] || d[1] == d[2] || d[0] == d[2] {
-			t.Errorf("device numbers %q, want three different ones", d)
+	t.Run("mounted", func(t *testing.T) {
+		s := &station{guest: g}
+		for _, dir := range []string{cross, hide, plain} {
+			g.MountVersion(t, server, version, dir, "/mnt/"+filepath.Base(dir), "")
 		}
-		g.Sh(t, "test $(find /mnt/crossmnt -type f | wc -l) = 2")
-		g.Sh(t, "umount /mnt/crossmnt/below/deep /mnt/crossmnt/below")
-	})
-	t.Run("nohide", func(t *testing.T) {
-		s.steps(t, "/mnt/nohide", []steps{{root, "holds below/file first-nohide\nlist below"}})
-		g.Sh(t, "umount /mnt/nohide/below")
-	})
-	t.Run("neither", func(t *testing.T) {
-		s.steps(t, "/mnt/plain", []steps{{root, "stat below/file = ENOENT\nstat below"}})
-	})
-	t.Run("mounted while the server runs", func(t *testing.T) {
-		late := filepath.Join(cross, "late")
-		if err := os.Mkdir(late, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		s.steps(t, "/mnt/crossmnt", []steps{{root, "list late\ncreate 0600 late/before"}})
-		cover(late, "late")
-		defer g.Sh(t, "umount /mnt/crossmnt/late")
-		g.DropCaches(t)
-		g.Sh(t, "sleep 1; ls /mnt/crossmnt/late") // the attribute cache runs out
-		s.steps(t, "/mnt/crossmnt", []steps{{root, "holds late/file late\nstat late/before = ENOENT"}})
+		t.Run("crossmnt", func(t *testing.T) {
+			s.steps(t, "/mnt/crossmnt", []steps{{root, `
+				holds below/file first-crossmnt
+				holds below/deep/file second
+				stat below/covered = ENOENT
+				create 0600 below/new
+				rename below/new elsewhere = EXDEV
+				link below/new elsewhere = EXDEV
+				rename below/deep/file below/file = EXDEV
+				unlink below/new
+				list below
+				list below/deep`}})
+			// Distinct file systems stay distinct: one device number each.
+			out := g.Sh(t, "stat -c %%d /mnt/crossmnt /mnt/crossmnt/below /mnt/crossmnt/below/deep")
+			if d := strings.Fields(out); len(d) != 3 || d[0] == d[1] || d[1] == d[2] || d[0] == d[2] {
+				t.Errorf("device numbers %q, want three different ones", d)
+			}
+			g.Sh(t, "test $(find /mnt/crossmnt -type f | wc -l) = 2")
+			g.Sh(t, "umount /mnt/crossmnt/below/deep /mnt/crossmnt/below")
+		})
+		t.Run("nohide", func(t *testing.T) {
+			s.steps(t, "/mnt/nohide", []steps{{root, "holds below/file first-nohide\nlist below"}})
+			g.Sh(t, "umount /mnt/nohide/below")
+		})
+		t.Run("neither", func(t *testing.T) {
+			s.steps(t, "/mnt/plain", []steps{{root, "stat below/file = ENOENT\nstat below"}})
+		})
+		t.Run("mounted while the server runs", func(t *testing.T) {
+			late := filepath.Join(cross, "late")
+			if err := os.Mkdir(late, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			s.steps(t, "/mnt/crossmnt", []steps{{root, "list late\ncreate 0600 late/before"}})
+			cover(late, "late")
+			defer g.Sh(t, "umount /mnt/crossmnt/late")
+			g.DropCaches(t)
+			g.Sh(t, "sleep 1; ls /mnt/crossmnt/late") // the attribute cache runs out
+			s.steps(t, "/mnt/crossmnt", []steps{{root, "holds late/file late\nstat late/before = ENOENT"}})
+		})
 	})
 	// Like the kernel's server, ours keeps a file system busy that a client uses:
-	// the one mounted last is unmounted first, and needs the server gone.
+	// the one mounted last is unmounted first, and needs the server gone. That in
+	// turn must not be before the client has unmounted.
 	if err := server.Stop(); err != nil {
 		t.Error(err)
 	}
@@ -198,7 +215,7 @@ func TestPortmapper(t *testing.T) {
 // files to create, read and remove: the limit must never reach the client.
 func TestFewDescriptors(t *testing.T) {
 	t.Parallel()
-	s := one(t, testenv.ServerConfig{Exports: []testenv.Export{{Dir: testenv.Tmpfs(t)}}, Descriptor: 128})
+	s := one(t, "3", testenv.ServerConfig{Exports: []testenv.Export{{Dir: testenv.Tmpfs(t)}}, Descriptor: 128})
 	for _, phase := range []string{"create", "list", "remove"} {
 		s.guest.Check(t, "many", s.mnt, "files=11000", "phase="+phase)
 	}
@@ -216,9 +233,10 @@ func TestFewDescriptors(t *testing.T) {
 
 // TestCleanStop ends an idle server that has a client: status 0, and the
 // client goes on with its successor.
-func TestCleanStop(t *testing.T) {
-	t.Parallel()
-	s := one(t, testenv.ServerConfig{Exports: []testenv.Export{{Dir: testenv.Tmpfs(t)}}})
+func TestCleanStop(t *testing.T) { byVersion(t, cleanStop) }
+
+func cleanStop(t *testing.T, version string) {
+	s := one(t, version, testenv.ServerConfig{Exports: []testenv.Export{{Dir: testenv.Tmpfs(t)}}})
 	s.guest.Sh(t, "echo before > %s/f", s.mnt)
 	began := time.Now()
 	if err := errors.Join(s.server.Stop(), s.server.Start()); err != nil {
