@@ -30,10 +30,11 @@ import (
 )
 
 const (
-	maxCopyWorkers   = 2   // threads that copy
-	maxCopies        = 256 // copies of all clients, finished ones that are still known included
-	maxClientCopies  = 16  // of one client
-	copyPiece        = 16 << 20
+	maxCopyWorkers   = 2                      // threads that copy
+	maxCopies        = 256                    // copies of all clients, finished ones that are still known included
+	maxClientCopies  = 16                     // of one client
+	copyPiece        = 16 << 20               // bytes copied before it is another copy's turn
+	copyCommit       = 256 << 20              // bytes copied before they are made stable, so that the end is not long in coming
 	copyRetry        = 100 * time.Millisecond // until a copy that something stands in the way of goes on
 	copyPatience     = time.Minute            // without a byte copied, after which it fails
 	copyCancelWait   = 5 * time.Second        // of OFFLOAD_CANCEL, for the piece under way
@@ -68,6 +69,7 @@ type offload struct {
 
 	// Of the worker that has it.
 	srcOff, dstOff, left uint64
+	dirty                uint64    // bytes copied and not yet made stable
 	progress             time.Time // when something was last copied
 
 	// Under copies.mu.
@@ -193,19 +195,30 @@ func (q *copies) piece(th *vfs.Thread, o *offload) {
 	}
 	if n > 0 {
 		o.srcOff, o.dstOff, o.left, o.progress = o.srcOff+n, o.dstOff+n, o.left-n, time.Now()
+		o.dirty += n
+	}
+	if o.dirty >= copyCommit && st == ok {
+		if _, err = o.commit(th, q.s); err != nil {
+			q.finish(o, statusOf(err), [8]byte{})
+			return
+		}
 	}
 	wait := st == wire.NFS4ERR_DELAY && time.Since(o.progress) < copyPatience
 	q.mu.Lock()
 	o.copied += n
-	if o.cancelled {
-		st, wait = ok, false
-	} else if !wait && st == ok && n > 0 && o.left > 0 {
+	cancelled := o.cancelled
+	more := !cancelled && st == ok && n > 0 && o.left > 0
+	if more {
 		q.queue = append(q.queue, o)
-		q.mu.Unlock()
-		return
 	}
 	q.mu.Unlock()
-	if wait {
+	switch {
+	case more:
+		return
+	case cancelled:
+		q.finish(o, ok, [8]byte{})
+		return
+	case wait:
 		time.AfterFunc(copyRetry, func() { q.resume(o) })
 		return
 	}
@@ -244,6 +257,7 @@ func (o *offload) commit(th *vfs.Thread, s *Service) (verf [8]byte, err error) {
 	}
 	defer v.Close()
 	verf, _, err = v.Commit(dst, 0, 0)
+	o.dirty = 0
 	return verf, err
 }
 

@@ -297,3 +297,29 @@ func (s *testServer) lastConn() (id uint64) {
 	}
 	return id
 }
+
+// The end of the service is the end of its copies, and it takes no more on.
+func TestCopyStopped(t *testing.T) {
+	s := startServer(t)
+	data := randomFile(t, filepath.Join(s.dir, "src"), 4*copyPiece)
+	c := newCopier(s, "a", "src", "dst")
+	for range 8 {
+		c.later()
+	}
+	s.svc.Close()
+	if n := s.copies(); n != 0 {
+		t.Errorf("%d copies after the end", n)
+	}
+	path := filepath.Join(s.dir, "dst")
+	must(t, os.Truncate(path, 0))
+	time.Sleep(2 * copyRetry) // whoever waited to go on
+	if st, err := os.Stat(path); err != nil || st.Size() != 0 {
+		t.Errorf("somebody still writes: %d, %v", st.Size(), err)
+	}
+	if res := c.copy(wire.COPY4args{CaCount: 10_000}, ok); !res.CrRequirements.CrSynchronous || res.CrResponse.WrCount != 10_000 {
+		t.Errorf("after the end: %+v", res)
+	}
+	if got, _ := os.ReadFile(path); !bytes.Equal(got, data[:10_000]) {
+		t.Error("the copy differs")
+	}
+}
