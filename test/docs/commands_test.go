@@ -32,10 +32,11 @@ import (
 
 // notRun are the commands that this test leaves alone.
 var notRun = map[string]string{
-	"make test":                             "this test is part of it",
-	"make connectathon CTHON=DIR":           "it needs the suite, which is not part of this project",
-	"go test ./test/clients":                "make test runs it",
-	"mount -t nfs 127.0.0.1:/srv/data /mnt": "it needs a kernel with an NFS client: test/kernel mounts; here it is compared with what make run prints",
+	"make test":                   "this test is part of it",
+	"make connectathon CTHON=DIR": "it needs the suite, which is not part of this project",
+	"make conformance SUITE=DIR SERVER=HOST:PORT EXPORT=PATH": "it needs the suite, which is not part of this project",
+	"go test ./test/clients":                                  "make test runs it",
+	"mount -t nfs 127.0.0.1:/srv/data /mnt":                   "it needs a kernel with an NFS client: test/kernel mounts; here it is compared with what make run prints",
 	"mount -t nfs -o vers=3,nolock,proto=tcp,mountproto=tcp,port=2049,mountport=2049 127.0.0.1:/srv/data /mnt": "as above, without the comparison",
 	"mount -t nfs server.example.org:/ /mnt":                                "as above",
 	"mount -t nfs server.example.org:/srv/data /mnt":                        "as above",
