@@ -151,7 +151,7 @@ func (b *Callbacks) NotifyLock(c *state.Client, fh []byte, owner []byte) {
 }
 
 // offload tells a client that an asynchronous copy is done.
-func (b *Callbacks) offload(c *state.Client, args *wire.CBOFFLOAD4args, done func(error)) {
+func (b *Callbacks) offload(c *state.Client, args *offloadNotice, done func(error)) {
 	b.send(c, wire.OP_CB_OFFLOAD, args, func(_ *xdr.Decoder, err error) { done(err) })
 }
 
@@ -314,6 +314,11 @@ func (b *Callbacks) send41(c *state.Client, num wire.NfsCbOpnum4, args rpc.Encod
 	}
 	s := &cbScript{minor: uint32(sess.Minor()), num: num, args: args,
 		seq: &wire.CBSEQUENCE4args{CsaSessionid: wire.Sessionid4(sess.ID()), CsaSequenceid: seq, CsaSlotid: slot, CsaHighestSlotid: highest}}
+	if r, ok := args.(interface {
+		referring() []wire.ReferringCallList4
+	}); ok {
+		s.seq.CsaReferringCallLists = r.referring()
+	}
 	sec := sess.CBSec()
 	cred := rpc.Cred{Flavor: sec.Flavor, UID: sec.UID, GID: sec.GID, Groups: sec.Groups, Machine: []byte(sec.Machine)}
 

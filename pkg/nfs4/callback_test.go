@@ -24,6 +24,7 @@ type callback struct {
 	num   wire.NfsCbOpnum4
 	args  xdr.Decoder
 	cred  rpc.Cred
+	calls []wire.ReferringCallList4
 }
 
 // serveCallback reads one call and answers it; op gives the operation's result behind its status.
@@ -71,6 +72,7 @@ func serveCallback(t testing.TB, nc net.Conn, st wire.Nfsstat4, op rpc.Encodable
 			}
 			var s wire.CBSEQUENCE4args
 			s.Decode(&d)
+			cb.calls = s.CsaReferringCallLists
 			e.Uint32(uint32(wire.OP_CB_SEQUENCE))
 			r := wire.CBSEQUENCE4res{CsrResok4: wire.CBSEQUENCE4resok{CsrSessionid: s.CsaSessionid, CsrSequenceid: s.CsaSequenceid, CsrSlotid: s.CsaSlotid}}
 			r.Encode(&e)

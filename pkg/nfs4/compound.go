@@ -81,6 +81,7 @@ type compound struct {
 	sequence   bool // SEQUENCE has taken a slot
 	uncached   bool // SEQUENCE found a retry whose reply was not kept
 	size       int  // of the request, in bytes
+	asked      asked
 	effects    bool // something has been changed
 	keepBody   bool // the failing operation's result has a body
 	replay     []byte

@@ -58,8 +58,26 @@ type copies struct {
 	done    sync.WaitGroup // workers
 }
 
+// asked is the request that something began with.
+type asked struct {
+	session        wire.Sessionid4
+	sequence, slot uint32
+}
+
+// offloadNotice is CB_OFFLOAD. It names the COPY, since it may overtake the answer to that (RFC 8881, 2.10.6.3).
+type offloadNotice struct {
+	wire.CBOFFLOAD4args
+	asked asked
+}
+
+func (n *offloadNotice) referring() []wire.ReferringCallList4 {
+	return []wire.ReferringCallList4{{RclSessionid: n.asked.session,
+		RclReferringCalls: []wire.ReferringCall4{{RcSequenceid: n.asked.sequence, RcSlotid: n.asked.slot}}}}
+}
+
 // offload is one copy.
 type offload struct {
+	asked          asked
 	client         *state.Client
 	principal      state.Principal
 	caller         vfs.Caller
@@ -308,9 +326,9 @@ func (q *copies) finish(o *offload, st status, verf [8]byte) {
 func (q *copies) tell(o *offload, try int) {
 	q.mu.Lock()
 	known := !q.closed && q.byNum[o.num] == o
-	args := wire.CBOFFLOAD4args{CoaFh: o.dst.bytes(), CoaStateid: o.stateid(),
+	args := offloadNotice{wire.CBOFFLOAD4args{CoaFh: o.dst.bytes(), CoaStateid: o.stateid(),
 		CoaOffloadInfo: wire.OffloadInfo4{CoaStatus: o.status, CoaBytesCopied: o.copied,
-			CoaResok4: wire.WriteResponse4{WrCount: o.copied, WrCommitted: wire.FILE_SYNC4, WrWriteverf: o.verf}}}
+			CoaResok4: wire.WriteResponse4{WrCount: o.copied, WrCommitted: wire.FILE_SYNC4, WrWriteverf: o.verf}}}, o.asked}
 	q.mu.Unlock()
 	if !known {
 		return

@@ -88,6 +88,9 @@ func (x *session) offloaded(answer wire.Nfsstat4) wire.CBOFFLOAD4args {
 		}
 		var args wire.CBOFFLOAD4args
 		args.Decode(&cb.args)
+		if l := cb.calls; len(l) != 1 || l[0].RclSessionid != x.id || len(l[0].RclReferringCalls) != 1 || l[0].RclReferringCalls[0].RcSequenceid > x.seq {
+			t.Errorf("CB_OFFLOAD refers to %+v", l)
+		}
 		if cb.num != wire.OP_CB_OFFLOAD || cb.args.Err() != nil {
 			t.Fatalf("callback %v", cb.num)
 		}

@@ -102,7 +102,7 @@ func (c *compound) copyLater(src vfs.Node, args *wire.COPY4args) (done bool, st 
 		return false, wire.NFS4ERR_INVAL
 	}
 	o := &offload{
-		client: c.call.Client, principal: c.call.Principal, caller: c.caller, src: c.saved, dst: c.cur,
+		asked: c.asked, client: c.call.Client, principal: c.call.Principal, caller: c.caller, src: c.saved, dst: c.cur,
 		srcSid: c.copySid(&args.CaSrcStateid, c.savedSid), dstSid: c.copySid(&args.CaDstStateid, c.sid),
 		srcOff: args.CaSrcOffset, dstOff: args.CaDstOffset, left: left,
 	}

@@ -28,6 +28,7 @@ func (c *compound) opSequence() status {
 	default:
 		return c.statusOf(err)
 	}
+	c.asked = asked{args.SaSessionid, args.SaSequenceid, args.SaSlotid}
 	c.cacheThis = args.SaCachethis
 	c.limit, c.tooBig = c.base-rpcHeader+int(r.MaxReply), wire.NFS4ERR_REP_TOO_BIG
 	if c.cacheThis && r.MaxCached < r.MaxReply {
