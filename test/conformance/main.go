@@ -115,7 +115,7 @@ func runAll(ctx context.Context, o options, minors []string) (reports []report, 
 func run(ctx context.Context, o options, minor string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
-	dir, args := "nfs4.1", []string{"-u", "testserver.py", o.server + o.export, "--maketree", "-v"}
+	dir, args := "nfs4.1", []string{"-u", "testserver.py", o.server + o.export, "--maketree", "-v", "--showomit"}
 	if minor == "0" {
 		dir = "nfs4.0"
 	} else {
