@@ -200,13 +200,16 @@ func (s *State) takeRange(call *Call, a *LockArgs, l *lockState, r byteRange) (c
 		return c, 0, ErrDenied
 	}
 	client, fh, name := l.client, append([]byte(nil), a.FH...), []byte(l.who.Owner)
-	w := &Waiter{notify: true, until: s.now() + s.lease, Granted: func(*Waiter) { s.cfg.Callbacks.NotifyLock(client, fh, name) }}
+	w := &Waiter{notify: true, until: s.now() + max(s.lease, notifyFor), Granted: func(*Waiter) { s.cfg.Callbacks.NotifyLock(client, fh, name) }}
 	delta, c, err = s.locks.lock(&l.key, l.who, r, a.Type, w)
 	if err == ErrResource { // too many wait already: this one has to poll
 		err = ErrDenied
 	}
 	return c, delta, err
 }
+
+// notifyFor is how long at least a client is told of a lock it wants: Linux's asks again after 30 s.
+const notifyFor = 40e9 // ns
 
 // expireHolder ends the client that holds a lock in the way, if its lease has run out. It reports whether to try again.
 func (s *State) expireHolder(call *Call, c *LockConflict) (again bool, err error) {

@@ -356,6 +356,36 @@ func TestNotifyLock(t *testing.T) {
 	}
 }
 
+// TestNotifyLostHolder: who waits to be told of a lock is told when the holder's lease runs out, and asks nothing meanwhile.
+func TestNotifyLostHolder(t *testing.T) {
+	w := newWorld(t)
+	c, d := w.ready41("c"), w.ready41("d")
+	f := fkey(1)
+	oc, err := c.open("o", f, ShareBoth, 0)
+	ok(t, "OPEN", err)
+	od, err := d.open("o", f, ShareBoth, 0)
+	ok(t, "OPEN", err)
+	_, _, err = c.lock(oc, "l", WriteLock, 0, 10)
+	ok(t, "LOCK", err)
+	w.advance(testLease / 2)
+	mustBe(t, "LOCK", d.do(func(call *Call) error {
+		_, _, err := w.s.Lock(call, &LockArgs{File: f, Type: WriteLock, Blocking: true, Length: 1, New: true, OpenStateid: od.Stateid, Owner: []byte("m")})
+		return err
+	}), ErrDenied)
+	w.s.Tick()
+	w.settle()
+	if len(w.notify) != 0 {
+		t.Fatal("told while the holder lived")
+	}
+	w.advance(testLease/2 + time.Second)
+	ok(t, "renew", d.do(func(*Call) error { return nil }))
+	w.s.Tick()
+	w.settle()
+	if fmt.Sprint(w.notify) != "[m]" {
+		t.Fatalf("told %v", w.notify)
+	}
+}
+
 // TestCourtesyLocks: a lock of an expired client gives way (COUR2, LOCK13), and a LOCK that raced with its client's end
 // leaves nothing.
 func TestCourtesyLocks(t *testing.T) {

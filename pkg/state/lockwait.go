@@ -112,8 +112,9 @@ func (t *lockTable) cancel(key *FileKey, who LockOwner, r byteRange, typ LockTyp
 	return false
 }
 
-// retry looks at all queues again: locks of local processes go without notice, and v4 clients stop asking.
-func (t *lockTable) retry(now int64) {
+// retry looks at all queues again: locks of local processes go without notice, and v4 clients stop asking. It names the v4
+// clients whose locks are still in the way of one that waits to be told: such a client does not ask by itself for long.
+func (t *lockTable) retry(now int64) (blockers []ClientID) {
 	t.waits.Lock()
 	files := make([]FileKey, 0, len(t.waits.files))
 	for k := range t.waits.files {
@@ -128,9 +129,18 @@ func (t *lockTable) retry(now int64) {
 			}
 		}
 		calls := t.serve(f)
+		for _, w := range f.waiters {
+			if !w.notify {
+				continue
+			}
+			if who, _, found := f.set.conflict(w.who, w.r, w.typ); found && who.Client != 0 {
+				blockers = append(blockers, who.Client)
+			}
+		}
 		t.put(f)
 		for _, call := range calls {
 			call()
 		}
 	}
+	return blockers
 }

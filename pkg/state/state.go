@@ -207,5 +207,13 @@ func (s *State) Tick() {
 	s.mu.Lock()
 	s.sweep(now)
 	s.leave()
-	s.locks.retry(now)
+	blockers := s.locks.retry(now)
+	s.mu.Lock()
+	for _, id := range blockers {
+		// As in expireHolder, for a request that was there before the lease ran out.
+		if c := s.clients[id]; c != nil && c.expired(now) {
+			s.queueReap(c)
+		}
+	}
+	s.leave()
 }
