@@ -84,6 +84,12 @@ func startServer(t testing.TB, mod ...func(*state.Config)) *testServer {
 // startServerOn exports a directory on a file system of the test's choice.
 func startServerOn(t testing.TB, dir string, mod ...func(*state.Config)) *testServer {
 	t.Helper()
+	return startService(t, dir, func(*Config) {}, mod...)
+}
+
+// startService has a service of the test's choice, too.
+func startService(t testing.TB, dir string, service func(*Config), mod ...func(*state.Config)) *testServer {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		testenv.Skip(t, "not root: the server needs root to act as its callers")
 	}
@@ -109,7 +115,9 @@ func startServerOn(t testing.TB, dir string, mod ...func(*state.Config)) *testSe
 	s.ns, err = vfs.New(vfs.Config{Exports: set, HandleKey: key, Cache: s.cache, Engine: s.engine,
 		Modes: &s.modes, Trace: &s.bus, Log: log, DirPref: 1 << 20, Guard: s.st})
 	must(t, err)
-	s.svc = New(Config{Namespace: s.ns, State: s.st, Log: log, Callbacks: s.cb, ServerOwner: []byte("owner"), Scope: []byte("scope")})
+	svc := Config{Namespace: s.ns, State: s.st, Log: log, Callbacks: s.cb, ServerOwner: []byte("owner"), Scope: []byte("scope")}
+	service(&svc)
+	s.svc = New(svc)
 	programs := append(s.svc.Programs(), rpc.Program{Prog: progInside, Name: "INSIDE", Versions: []rpc.Version{{Vers: 1,
 		Procs: []rpc.Proc{{Name: "NULL"}, {Name: "RUN", Slow: true, Run: func(c *rpc.Call) rpc.Verdict {
 			f := <-s.inside

@@ -427,9 +427,8 @@ func settledPages(t testing.TB, path string) int {
 
 // Names are any bytes, unless they are to be in UTF-8.
 func TestNames(t *testing.T) {
-	s := startServer(t)
 	for _, strict := range []bool{false, true} {
-		s.svc.cfg.UTF8Names = strict
+		s := startService(t, t.TempDir(), func(c *Config) { c.UTF8Names = strict })
 		want := ok
 		if strict {
 			want = wire.NFS4ERR_INVAL
