@@ -177,7 +177,7 @@ func (c *compound) allocate(sid *wire.Stateid4, off, length uint64, alloc bool) 
 var adviceKnown = wire.Bits(wire.IO_ADVISE4_NORMAL, wire.IO_ADVISE4_SEQUENTIAL, wire.IO_ADVISE4_RANDOM, wire.IO_ADVISE4_WILLNEED,
 	wire.IO_ADVISE4_DONTNEED, wire.IO_ADVISE4_NOREUSE)
 
-// opIOAdvise notes the hints on the open, where later READs and WRITEs find them, and answers those that are of use.
+// opIOAdvise notes the hints on the open, where later READs find them (WRITEs have one way to go), and answers those that are of use.
 func (c *compound) opIOAdvise() status {
 	var args wire.IOADVISE4args
 	if args.Decode(c.d); c.bad() {
