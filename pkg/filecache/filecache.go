@@ -239,6 +239,9 @@ func (s *shard) restamp() {
 	}
 }
 
+// Budget is the most descriptors that the cache has open at once.
+func (c *Cache) Budget() int { return c.cfg.Budget }
+
 // Room runs open, which opens one descriptor, when the budget has room for
 // one: idle files are closed first, and when the process runs out of
 // descriptors all the same, more are closed and open is tried again. When all

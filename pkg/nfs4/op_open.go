@@ -89,7 +89,7 @@ func (c *compound) opOpen() status {
 		Claim: state.Claim(claim), Deleg: b.Deleg, Previous: previous(args.Claim.DelegateType),
 		Want:    state.Want(want & wire.OPEN4_SHARE_ACCESS_WANT_DELEG_MASK >> 8),
 		WantXor: want&wire.OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION != 0,
-		Regular: true, Change: o.attr.Change, Pin: c.node.Pin(),
+		Regular: true, Change: o.attr.Change, Pin: c.view.PinOpen(c.node),
 	})
 	if err != nil {
 		return c.statusOf(err)

@@ -3,6 +3,8 @@
 package vfs
 
 import (
+	"sync/atomic"
+
 	"golang.org/x/sys/unix"
 
 	"sluice/pkg/filecache"
@@ -55,4 +57,36 @@ func (n Node) Pin() *filecache.File {
 	}
 	n.f.Pin()
 	return n.f
+}
+
+// OpenPin keeps a file open for as long as a client has it open, so that the client can use it after its last name is gone.
+type OpenPin struct {
+	f *filecache.File
+	n *atomic.Int64
+}
+
+// openShare is the part of the file cache's budget that pins of opens may take. A pinned file may have a descriptor to read,
+// one to write and one past the cache beside its own.
+const openShare = 4
+
+// PinOpen pins the file of an open until Release. Beyond openShare it is nil, and the file is found by its handle each time,
+// as any other: a client with many files open must not take from all others the descriptors to work with.
+func (v *View) PinOpen(n Node) *OpenPin {
+	if n.p != nil {
+		return nil
+	}
+	pins := &v.ns.openPins
+	if pins.Add(1) > int64(v.ns.cfg.Cache.Budget()/openShare) {
+		pins.Add(-1)
+		return nil
+	}
+	return &OpenPin{n.Pin(), pins}
+}
+
+// Release lets go of the file. A nil pin has none.
+func (p *OpenPin) Release() {
+	if p != nil {
+		p.f.Release()
+		p.n.Add(-1)
+	}
 }

@@ -48,19 +48,20 @@ type Config struct {
 
 // Namespace is the tree of exports. All methods may be called from any goroutine.
 type Namespace struct {
-	cfg     Config
-	procFD  int // /proc/self/fd
-	table   atomic.Pointer[table]
-	memoGen atomic.Uint64 // remembered matches of an older generation are void
-	nextFS  atomic.Uint64
-	stale   atomic.Uint32 // handles met that were stale; see names.go
-	births  births
-	guard   Guard
-	hashKey HandleKey // of group lists in grants
-	locks   locks
-	spans   spans
-	durable durable
-	aliases atomic.Pointer[map[uint64][]uint64] // device -> FS ids in the cache, where there is more than one
+	cfg      Config
+	procFD   int // /proc/self/fd
+	table    atomic.Pointer[table]
+	memoGen  atomic.Uint64 // remembered matches of an older generation are void
+	nextFS   atomic.Uint64
+	stale    atomic.Uint32 // handles met that were stale; see names.go
+	births   births
+	guard    Guard
+	hashKey  HandleKey // of group lists in grants
+	locks    locks
+	spans    spans
+	durable  durable
+	openPins atomic.Int64                        // files pinned for opens; see OpenPin
+	aliases  atomic.Pointer[map[uint64][]uint64] // device -> FS ids in the cache, where there is more than one
 
 	reload  sync.Mutex // held while table is replaced
 	mu      sync.Mutex
