@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"sluice/rpc"
+	"sluice/test/testenv"
 	"sluice/xdr"
 	wire "sluice/xdr/nfs4"
 )
@@ -17,8 +18,10 @@ import (
 // bytes changed) or plain noise. They run in a session, so that they get to the
 // operations themselves: no panic, a bounded reply, the counts right; and now
 // and then all clients are thrown out, and nothing may be left of them.
+//
+// The files lie on a small file system, which ALLOCATE may fill.
 func FuzzCompound(f *testing.F) {
-	s := startServer(f)
+	s := startServerOn(f, testenv.XFS(f, 512))
 	x := s.session(2, "fuzz")
 	var templates []op
 	fresh := func() { // files, a client, and what it has open, as at the beginning
