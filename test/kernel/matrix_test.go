@@ -5,7 +5,8 @@
 // slowest, 20,000 names, is spread over the modes: made in the first, listed in
 // each, removed in the last.
 //
-// NFSv3 goes through all of it on all file systems, 4.2 on ext4. The other
+// NFSv3 goes through all of it on all file systems, 4.2 on ext4 (with 5,000
+// names). The other
 // columns of NFSv4 share all but the version's or the file system's part with
 // these, so they do a fifth of the work: a large file of 40 MB, 400 names, a
 // fifth of the odd reads and of fsx's operations, the sources of one package
@@ -58,8 +59,10 @@ func columns() []column {
 		list = append(list, column{fs, "3", false})
 	}
 	ext4, xfs, tmpfs := fileSystems[0], fileSystems[2], fileSystems[3]
+	full := ext4
+	full.files = 5000 // an open and a close for each: 20,000 take minutes
 	return append(list,
-		column{ext4, "4.2", false},
+		column{full, "4.2", false},
 		column{ext4, "", true},
 		column{ext4, "4.1", true},
 		column{ext4, "4.0", true},
