@@ -68,9 +68,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func newApp() *cli.App {
 	app := &cli.App{
-		Name:                 "sluice",
-		Usage:                "an NFS server whose I/O cache mode is chosen at run time",
-		Version:              server.Version(),
+		Name:    "sluice",
+		Usage:   "an NFS server whose I/O cache mode is chosen at run time",
+		Version: server.Version(),
+		Description: `Examples:
+   sluice serve --export /srv/data
+   sluice status
+   sluice mode read direct
+   sluice COMMAND --help`,
 		HideHelpCommand:      true,
 		EnableBashCompletion: true,
 		// Options of an export hold commas.

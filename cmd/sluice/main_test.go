@@ -40,6 +40,7 @@ func TestUsageErrorsAreStatus2(t *testing.T) {
 		{"serve", "--rpcbind", "maybe", "--export", "/tmp"},
 		{"serve", "extra"},
 		{"stats", "--interval", "1ms"},
+		{"trace", "--count", "-1"},
 	} {
 		status, stdout, stderr := command(t, args...)
 		if status != exitUsage {

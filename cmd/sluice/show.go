@@ -72,7 +72,11 @@ func exportsCommand() *cli.Command {
 		Name:      "exports",
 		Usage:     "list, reload or check exports",
 		UsageText: "sluice exports list|reload|check [command options]",
-		Action:    noSuchCommand,
+		Description: `Examples:
+   sluice exports check /etc/exports
+   sluice exports list
+   sluice exports reload`,
+		Action: noSuchCommand,
 		Subcommands: []*cli.Command{
 			{
 				Name:        "list",

@@ -6,14 +6,34 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"sluice/pkg/admin"
+	"sluice/pkg/trace"
 )
 
 // errEnough ends a stream that has shown what was asked for.
 var errEnough = errors.New("enough events")
+
+// eventList names all events, a few on each line, for the help: it is at hand where the documents aren't.
+func eventList() string {
+	var b strings.Builder
+	width := 0
+	for _, name := range trace.Names() {
+		if width > 0 && width+len(name) > 70 {
+			b.WriteString("\n")
+			width = 0
+		}
+		if width == 0 {
+			b.WriteString("  ")
+		}
+		width += len(name) + 1
+		b.WriteString(" " + string(name))
+	}
+	return b.String() + "\n"
+}
 
 func traceCommand() *cli.Command {
 	return &cli.Command{
@@ -22,6 +42,8 @@ func traceCommand() *cli.Command {
 		Description: `Tracing costs nothing while nobody watches. When the server makes events faster
 than they are read, some are dropped and a line says how many.
 
+The events:
+` + eventList() + `
 Examples:
    sluice trace
    sluice trace --event read_direct,fallback --client 192.168.1.7
@@ -44,6 +66,9 @@ Examples:
 				q.Set("format", "text")
 			}
 			left := c.Int("count")
+			if left < 0 {
+				return usagef(c, "--count is %d; it must be 0 (no limit) or more", left)
+			}
 			err := adminClient(c).Stream(c.Context, admin.PathEvents+"?"+q.Encode(), func(line []byte) error {
 				fmt.Fprintf(c.App.Writer, "%s\n", line)
 				if left--; left == 0 {
