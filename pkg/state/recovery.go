@@ -65,7 +65,7 @@ func OpenDir(dir string, log func(format string, args ...any)) (*DirRecovery, er
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		lock.Close()
 		if err == unix.EWOULDBLOCK {
-			return nil, fmt.Errorf("%s is in use by another server; stop it, or give this one another state directory", dir)
+			return nil, fmt.Errorf("%s is in use by another server; stop it, or give this one another state directory (--state)", dir)
 		}
 		return nil, fmt.Errorf("%s: %w", lock.Name(), err)
 	}
