@@ -154,7 +154,7 @@ func opensCommand() *cli.Command {
 
 func locksCommand() *cli.Command {
 	return heldCommand("locks", "list byte-range locks of clients, and requests that wait",
-		"A LENGTH of - reaches to the end of the file. Locks of local processes are not\nin the list; lslocks(8) shows those, and these as the server's.",
+		"A LENGTH of - reaches to the end of the file. Locks of local processes are not\nin the list; lslocks(8) shows those, and these as the server's.\nA client with a write delegation (sluice delegations) keeps its locks to itself\nuntil it gives that back.",
 		admin.PathLocks, "CLIENT\tTYPE\tSTART\tLENGTH\tSTATE\tFILE",
 		func(w io.Writer, l *admin.Lock) {
 			who, length, state := l.Client.String(), strconv.FormatUint(l.Length, 10), "held"
