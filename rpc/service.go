@@ -52,7 +52,6 @@ type service struct {
 	tid        atomic.Int32
 	lastCaller []byte // flavour and identity of the last call that ran
 	waited     bool   // nothing was to be done before the present event
-	one        int32  // 1, where a system call can read it
 	vain       int    // grows with each look in vain, see linger
 	sitOut     int    // waits without a look, from now on
 
@@ -67,7 +66,7 @@ func (t *service) run(s *Server) {
 	defer s.threads.Done()
 	runtime.LockOSThread() // for good: the thread ends with the goroutine
 	t.tid.Store(int32(unix.Gettid()))
-	t.in, t.one = make([]byte, readSize), 1
+	t.in = make([]byte, readSize)
 	t.calls = make([]incoming, 0, maxBurst)
 	t.order = make([]int, 0, maxBurst)
 	t.init(s, outSize)
@@ -205,7 +204,7 @@ func (t *service) round(c *Conn) bool {
 	// second when the first is acknowledged: 40 ms later, if left to TCP. The
 	// pieces of large records are many, and acknowledged as they come.
 	if ok && c.in.active() && c.in.got+c.in.left < largeFrom {
-		quickAck(c.fd, &t.one)
+		quickAck(c.fd)
 	}
 	// A client that got small replies may have sent the next calls by now.
 	// With nobody else waiting, a look is cheaper than another event, which

@@ -192,7 +192,8 @@ func delegationsCommand() *cli.Command {
 func fileText(f *admin.StateFile) string {
 	switch {
 	case f.Path != "":
-		return strconv.Quote(f.Path)[1 : len(strconv.Quote(f.Path))-1]
+		q := strconv.Quote(f.Path)
+		return q[1 : len(q)-1]
 	case f.Inode != 0:
 		return fmt.Sprintf("inode %d on %s", f.Inode, f.Device)
 	}

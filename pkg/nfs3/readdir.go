@@ -110,9 +110,6 @@ func (s *Service) readdirplus(c *rpc.Call) rpc.Verdict {
 	return s.list(c, args.Dir.Data, args.Cookie, args.Cookieverf, args.Maxcount, dircount, true)
 }
 
-// namesShare: about one part in so many of a READDIRPLUS reply is names, cookies and file ids; the rest handles and attributes.
-const namesShare = 4
-
 // list serves both.
 func (s *Service) list(c *rpc.Call, fh []byte, cookie uint64, verf [8]byte, count uint32, dircount int, plus bool) rpc.Verdict {
 	v, dir, err := s.view(c, fh)
@@ -138,12 +135,8 @@ func (s *Service) list(c *rpc.Call, fh []byte, cookie uint64, verf [8]byte, coun
 	e.Next(wire3.NFS3_COOKIEVERFSIZE)
 
 	room := int(min(count, maxDirReply))
-	want := room
-	if plus {
-		want /= namesShare
-	}
 	*w = dirWriter{
-		req:  vfs.ReaddirReq{Cookie: cookie, Verf: verf, Plus: plus, Want: min(want, dircount)},
+		req:  vfs.ReaddirReq{Cookie: cookie, Verf: verf, Plus: plus, Want: vfs.NamesIn(room, dircount, plus)},
 		emit: w.emit, tmp: w.tmp,
 		reply: e, plus: plus, limit: base + room - dirTail, dircount: dircount,
 	}

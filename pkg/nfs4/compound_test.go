@@ -47,13 +47,7 @@ func TestShape(t *testing.T) {
 	r.next(t, wire.OP_PUTROOTFH, ok, nil)
 	r.next(t, wire.OP_LOOKUP, wire.NFS4ERR_BADXDR, nil)
 
-	var many []op
-	for range int(x.fore.CaMaxoperations) {
-		many = append(many, root())
-	}
-	x.seq++
-	x.conn.compound(append([]op{x.sequence()}, many...)...).next(t, wire.OP_SEQUENCE, wire.NFS4ERR_TOO_MANY_OPS, nil)
-	x.seq--
+	many := x.tooManyOps()
 	if r := x.compound(many[1:]...); r.status != ok {
 		t.Errorf("as many operations as allowed: %v", r.status)
 	}

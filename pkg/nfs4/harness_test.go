@@ -326,6 +326,19 @@ func (x *session) compound(ops ...op) *results {
 	return r
 }
 
+// tooManyOps has a COMPOUND of one operation more than the session allows refused, which takes no sequence id. It returns
+// as many PUTROOTFHs as are allowed.
+func (x *session) tooManyOps() (many []op) {
+	x.s.t.Helper()
+	for range int(x.fore.CaMaxoperations) {
+		many = append(many, root())
+	}
+	x.seq++
+	x.conn.compound(append([]op{x.sequence()}, many...)...).next(x.s.t, wire.OP_SEQUENCE, wire.NFS4ERR_TOO_MANY_OPS, nil)
+	x.seq--
+	return many
+}
+
 func putfh(fh []byte) op    { return op{wire.OP_PUTFH, &wire.PUTFH4args{Object: fh}} }
 func root() op              { return op{wire.OP_PUTROOTFH, nil} }
 func lookup(name string) op { return op{wire.OP_LOOKUP, &wire.LOOKUP4args{Objname: []byte(name)}} }

@@ -274,12 +274,6 @@ func TestHostileSizes(t *testing.T) {
 	big.usable("another session's troubles")
 
 	// An answer that cannot be made to fit leaves the slot to be used again.
-	var many []op
-	for range int(x.fore.CaMaxoperations) {
-		many = append(many, root())
-	}
-	x.seq++
-	x.conn.compound(append([]op{x.sequence()}, many...)...).next(t, wire.OP_SEQUENCE, wire.NFS4ERR_TOO_MANY_OPS, nil)
-	x.seq--
+	x.tooManyOps()
 	x.usable("too many operations")
 }

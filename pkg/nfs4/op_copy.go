@@ -98,7 +98,7 @@ func (c *compound) copyLater(src vfs.Node, args *wire.COPY4args) (done bool, st 
 	if args.CaDstOffset+left < args.CaDstOffset {
 		return false, wire.NFS4ERR_FBIG
 	}
-	if src.Key() == c.node.Key() && args.CaSrcOffset < args.CaDstOffset+left && args.CaDstOffset < args.CaSrcOffset+left {
+	if src.Key() == c.node.Key() && vfs.Overlap(args.CaSrcOffset, args.CaDstOffset, left) {
 		return false, wire.NFS4ERR_INVAL
 	}
 	o := &offload{

@@ -45,9 +45,6 @@ var fromEntry = func() (w words) {
 	return w
 }()
 
-// namesShare: about one part in so many of a reply with attributes is names and cookies.
-const namesShare = 4
-
 func (c *compound) opReaddir() status {
 	var args wire.READDIR4args
 	if args.Decode(c.d); c.bad() {
@@ -95,11 +92,7 @@ func (c *compound) opReaddir() status {
 	if err := c.gatherFS(s, w.w.needs()&(needStat|needConf|needInfo|needXattr)); err != nil {
 		return c.statusOf(err)
 	}
-	want := room
-	if w.req.Plus {
-		want /= namesShare
-	}
-	w.req.Cookie, w.req.Verf, w.req.Want = args.Cookie, args.Cookieverf, min(want, w.dircount)
+	w.req.Cookie, w.req.Verf, w.req.Want = args.Cookie, args.Cookieverf, vfs.NamesIn(room, w.dircount, w.req.Plus)
 	e := c.e
 	w.limit = e.Len() + room - dirTail
 	verfAt := len(e.Bytes())

@@ -145,8 +145,8 @@ func (b backend) Stats() admin.Stats {
 	io, fc, r := b.engine.Stats(), b.cache.Stats(), b.rpc.Stats()
 	st := admin.Stats{
 		UptimeSeconds: b.uptime(),
-		Read:          modeStats(io.Read),
-		Write:         settable(modeStats(io.Write)),
+		Read:          modeStats(io.Read, func(dataio.Mode) bool { return true }),
+		Write:         modeStats(io.Write, writable),
 		Spliced:       uint64(io.Spliced),
 		Cold:          uint64(io.Cold),
 		Commits:       admin.CommitStats{Calls: uint64(io.Commits), VerifierResets: io.VerifierResets, Latency: io.CommitLatency},
@@ -172,11 +172,11 @@ func (b backend) Stats() admin.Stats {
 	return st
 }
 
-// modeStats lists the modes in the order of the kernel's numbers.
-func modeStats(m map[string]dataio.ModeStats) []admin.ModeStats {
+// modeStats lists the modes that can be set, in the order of the kernel's numbers.
+func modeStats(m map[string]dataio.ModeStats, settable func(dataio.Mode) bool) []admin.ModeStats {
 	list := []admin.ModeStats{}
 	for _, mode := range []dataio.Mode{dataio.Buffered, dataio.DontCache, dataio.Direct} {
-		if s, ok := m[mode.String()]; ok {
+		if s, ok := m[mode.String()]; ok && settable(mode) {
 			list = append(list, admin.ModeStats{
 				Mode: mode.String(), Calls: uint64(s.Calls), Bytes: uint64(s.Bytes), Excess: uint64(s.Excess),
 				Fallbacks: counts(s.Fallbacks), Latency: s.Latency,
@@ -184,14 +184,6 @@ func modeStats(m map[string]dataio.ModeStats) []admin.ModeStats {
 		}
 	}
 	return list
-}
-
-// settable leaves out the modes that WRITE doesn't have.
-func settable(list []admin.ModeStats) []admin.ModeStats {
-	return slices.DeleteFunc(list, func(s admin.ModeStats) bool {
-		m, err := dataio.ParseMode(s.Mode)
-		return err != nil || !writable(m)
-	})
 }
 
 // counts lists a map by name.

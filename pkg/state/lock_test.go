@@ -356,17 +356,24 @@ func TestNotifyLock(t *testing.T) {
 	}
 }
 
+// rival is a client that has a file open of which another, c, has bytes 0 to 9 locked for writing.
+func (w *world) rival() (d *cl41, f FileKey, od opened) {
+	w.t.Helper()
+	c := w.ready41("c")
+	d, f = w.ready41("d"), fkey(1)
+	oc, err := c.open("o", f, ShareBoth, 0)
+	ok(w.t, "OPEN", err)
+	od, err = d.open("o", f, ShareBoth, 0)
+	ok(w.t, "OPEN", err)
+	_, _, err = c.lock(oc, "l", WriteLock, 0, 10)
+	ok(w.t, "LOCK", err)
+	return d, f, od
+}
+
 // TestNotifyLostHolder: who waits to be told of a lock is told when the holder's lease runs out, and asks nothing meanwhile.
 func TestNotifyLostHolder(t *testing.T) {
 	w := newWorld(t)
-	c, d := w.ready41("c"), w.ready41("d")
-	f := fkey(1)
-	oc, err := c.open("o", f, ShareBoth, 0)
-	ok(t, "OPEN", err)
-	od, err := d.open("o", f, ShareBoth, 0)
-	ok(t, "OPEN", err)
-	_, _, err = c.lock(oc, "l", WriteLock, 0, 10)
-	ok(t, "LOCK", err)
+	d, f, od := w.rival()
 	w.advance(testLease / 2)
 	mustBe(t, "LOCK", d.do(func(call *Call) error {
 		_, _, err := w.s.Lock(call, &LockArgs{File: f, Type: WriteLock, Blocking: true, Length: 1, New: true, OpenStateid: od.Stateid, Owner: []byte("m")})
@@ -390,14 +397,7 @@ func TestNotifyLostHolder(t *testing.T) {
 // leaves nothing.
 func TestCourtesyLocks(t *testing.T) {
 	w := newWorld(t, withLocal)
-	c, d := w.ready41("c"), w.ready41("d")
-	f := fkey(1)
-	oc, err := c.open("o", f, ShareBoth, 0)
-	ok(t, "OPEN", err)
-	od, err := d.open("o", f, ShareBoth, 0)
-	ok(t, "OPEN", err)
-	_, _, err = c.lock(oc, "l", WriteLock, 0, 10)
-	ok(t, "LOCK", err)
+	d, f, od := w.rival()
 	w.advance(testLease / 2)
 	ok(t, "renew", d.do(func(*Call) error { return nil }))
 	w.advance(testLease/2 + time.Second)
@@ -405,7 +405,7 @@ func TestCourtesyLocks(t *testing.T) {
 		_, err := w.s.TestLock(call, &TestLockArgs{File: f, Type: WriteLock, Length: 1, Owner: []byte("m")})
 		return err
 	}))
-	_, _, err = d.lock(od, "m", WriteLock, 0, 10)
+	_, _, err := d.lock(od, "m", WriteLock, 0, 10)
 	ok(t, "LOCK", err)
 	w.check()
 	// Destroyed in the middle of a LOCK: the range goes.

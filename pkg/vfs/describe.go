@@ -31,21 +31,12 @@ func (n *Namespace) Describe(file filecache.Key) (info FileInfo, ok bool) {
 		n.closing.RLock() // mounts stay open
 		defer n.closing.RUnlock()
 		tries := 0
-		for _, x := range n.table.Load().all {
-			tbl := x.tree.tbl.Load()
-			if tbl == nil {
-				continue
+		for tbl, m := range n.mountsOn(file.FS) {
+			if tries++; tries > describeTries {
+				break
 			}
-			for _, m := range tbl.all {
-				if m.dev != file.FS {
-					continue
-				}
-				if tries++; tries > describeTries {
-					return nil
-				}
-				if ok = m.describe(&file, tbl.where(m), &info) || ok; info.Path != "" {
-					return nil
-				}
+			if ok = m.describe(&file, tbl.where(m), &info) || ok; info.Path != "" {
+				break
 			}
 		}
 		return nil

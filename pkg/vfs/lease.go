@@ -282,24 +282,15 @@ func (l *Leases) Count() int {
 
 // cached returns the file of a Node.Key as the cache knows it, pinned, once for each export it is open through.
 func (n *Namespace) cached(file filecache.Key) (files []*filecache.File, err error) {
-	for _, x := range n.table.Load().all {
-		tbl := x.tree.tbl.Load()
-		if tbl == nil {
-			continue
+	for _, m := range n.mountsOn(file.FS) {
+		if m.connect {
+			err = unix.EOPNOTSUPP // the cache knows its files by handles with a parent
+			break
 		}
-		for _, m := range tbl.all {
-			if m.dev != file.FS {
-				continue
-			}
-			if m.connect {
-				err = unix.EOPNOTSUPP // the cache knows its files by handles with a parent
-				break
-			}
-			k := file
-			k.FS = m.cacheFS
-			if f, ok := n.cfg.Cache.Get(&k); ok {
-				files = append(files, f)
-			}
+		k := file
+		k.FS = m.cacheFS
+		if f, ok := n.cfg.Cache.Get(&k); ok {
+			files = append(files, f)
 		}
 	}
 	if err == nil && len(files) == 0 {

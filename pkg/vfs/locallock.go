@@ -243,17 +243,8 @@ func (l *Locks) replay(file filecache.Key, ops []pendingLock) {
 func (n *Namespace) openKey(file *filecache.Key, flags int) (int, error) {
 	n.closing.RLock() // mounts stay open
 	defer n.closing.RUnlock()
-	for _, x := range n.table.Load().all {
-		tbl := x.tree.tbl.Load()
-		if tbl == nil {
-			continue
-		}
-		for _, m := range tbl.all {
-			if m.dev != file.FS {
-				continue
-			}
-			return m.openKey(file, flags)
-		}
+	for _, m := range n.mountsOn(file.FS) {
+		return m.openKey(file, flags)
 	}
 	return -1, unix.ESTALE
 }

@@ -69,11 +69,15 @@ func (v *View) noted(dir Node, name []byte, e *Entry) bool {
 	return true
 }
 
+// settledBirth tells whether a file's birth time is known and names it for good: no other of its number can have the same.
+func settledBirth(s *unix.Statx_t) bool {
+	return s.Mask&unix.STATX_BTIME != 0 && time.Since(time.Unix(s.Btime.Sec, int64(s.Btime.Nsec))) >= noteAge
+}
+
 // note keeps what a LOOKUP has found; th.stx has the file's attributes.
 func (v *View) note(dir Node, name []byte, n Node, e *Entry) {
 	th, s := v.th, &v.th.stx
-	if v.c.MayBlock || len(name) > noteName || n.m != dir.m || n.m.connect || s.Mask&unix.STATX_BTIME == 0 ||
-		time.Since(time.Unix(s.Btime.Sec, int64(s.Btime.Nsec))) < noteAge {
+	if v.c.MayBlock || len(name) > noteName || n.m != dir.m || n.m.connect || !settledBirth(s) {
 		return
 	}
 	if th.notes == nil {

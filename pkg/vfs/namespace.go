@@ -10,6 +10,7 @@ package vfs
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"path"
 	"path/filepath"
 	"sort"
@@ -310,6 +311,23 @@ func (n *Namespace) quiesce() {
 	for th, s := range running {
 		for wait := time.Microsecond; th.seq.Load() == s; wait = min(2*wait, 10*time.Millisecond) {
 			time.Sleep(wait)
+		}
+	}
+}
+
+// mountsOn yields the mounts that show a file system, by its device as in a Node.Key, each with its export's table.
+func (n *Namespace) mountsOn(dev uint64) iter.Seq2[*mountTable, *fsMount] {
+	return func(yield func(*mountTable, *fsMount) bool) {
+		for _, x := range n.table.Load().all {
+			tbl := x.tree.tbl.Load()
+			if tbl == nil {
+				continue
+			}
+			for _, m := range tbl.all {
+				if m.dev == dev && !yield(tbl, m) {
+					return
+				}
+			}
 		}
 	}
 }

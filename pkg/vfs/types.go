@@ -182,7 +182,19 @@ type ReaddirReq struct {
 	Cookie uint64 // 0 starts
 	Verf   [8]byte
 	Plus   bool // with handles and attributes
-	Want   int  // about how many bytes of names with their cookies and file ids the client takes: sizes the kernel buffer; 0 for the largest
+	Want   int  // about how many bytes of names with their cookies and file ids the client takes, see NamesIn: sizes the kernel buffer; 0 for the largest
+}
+
+// namesShare: about one part in so many of a listing with handles and attributes is names, cookies and file ids.
+const namesShare = 4
+
+// NamesIn estimates how many bytes of names, with cookies and file ids, go into a reply of room bytes, and of no more than
+// dircount such bytes (RFC 1813, 3.3.17; RFC 8881, 18.23.3).
+func NamesIn(room, dircount int, plus bool) int {
+	if plus {
+		room /= namesShare
+	}
+	return min(room, dircount)
 }
 
 // ReaddirRes ends a listing. Dir is set as far as known on errors too.

@@ -14,7 +14,6 @@ package vfs
 import (
 	"encoding/binary"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -114,8 +113,7 @@ func (b *births) find(v *View, m *fsMount) bool {
 // add notes that the file in th.stx has the key in th.key.
 func (b *births) add(v *View, m *fsMount) {
 	s := &v.th.stx
-	if s.Mask&unix.STATX_BTIME == 0 || s.Ino == 0 || m.magic == unix.BTRFS_SUPER_MAGIC ||
-		time.Since(time.Unix(s.Btime.Sec, int64(s.Btime.Nsec))) < noteAge {
+	if s.Ino == 0 || m.magic == unix.BTRFS_SUPER_MAGIC || !settledBirth(s) {
 		return
 	}
 	x, l := b.slot(v, m)

@@ -238,8 +238,8 @@ func (v *View) Source(fh []byte) (Node, error) {
 // Verifier is the write verifier of now, as WRITE and COMMIT give it.
 func (v *View) Verifier() [8]byte { return v.ns.cfg.Engine.Verifier() }
 
-// overlap tells whether two ranges of one file have a byte in common.
-func overlap(a, b, count uint64) bool { return a < b+count && b < a+count }
+// Overlap tells whether two ranges of one file have a byte in common.
+func Overlap(a, b, count uint64) bool { return a < b+count && b < a+count }
 
 // Copy copies up to count bytes, and at most MaxCopy; 0 is as many as there are. Fewer are no error: at the source's end, or
 // wherever the kernel stopped. They are as an unstable WRITE leaves them. EINVAL: source and target are one file and the
@@ -263,7 +263,7 @@ func (v *View) Copy(src, dst Node, srcOff, dstOff, count uint64) (copied uint64,
 		return 0, nil
 	}
 	count = min(count, size-srcOff)
-	if src.Key() == dst.Key() && overlap(srcOff, dstOff, count) {
+	if src.Key() == dst.Key() && Overlap(srcOff, dstOff, count) {
 		return 0, unix.EINVAL
 	}
 	sfd, err := v.descriptor(src, filecache.Read)

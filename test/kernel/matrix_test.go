@@ -6,9 +6,8 @@
 // each, removed in the last.
 //
 // NFSv3 goes through all of it on all file systems, 4.2 on ext4 (with 1,000
-// names). The other
-// columns of NFSv4 share all but the version's or the file system's part with
-// these, so they do a fifth of the work: a large file of 40 MB, 400 names, a
+// names). The other columns of NFSv4 share all but the version's or the file
+// system's part with these, so they do a fifth of the work: a large file of 40 MB, 400 names, a
 // fifth of the odd reads and of fsx's operations, the sources of one package
 // (net/http) to copy, one restart of a kind; and only what reads data, large
 // and sparse files, odd reads and fsx, is done in every mode, the rest once.
