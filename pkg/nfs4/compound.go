@@ -247,6 +247,9 @@ func (c *compound) one() status {
 	st := c.allowed(num, row)
 	if st == ok {
 		st = row.run(c)
+		if c.open {
+			c.view.Settle()
+		}
 		if st != wouldBlock && row.flags&effect != 0 {
 			c.began()
 		}

@@ -410,6 +410,7 @@ func (n *Namespace) View(th *Thread, c *Caller, fh []byte) (View, Node, error) {
 		v.Close()
 		return View{}, Node{}, err
 	}
+	v.held = th.npin
 	return v, node, nil
 }
 

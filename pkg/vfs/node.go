@@ -14,7 +14,8 @@ import (
 	"sluice/pkg/filecache"
 )
 
-// maxNodes is how many files one call can hold: RENAME and LINK have two, a lookup one more, with a child of each.
+// maxNodes is how many files one operation can hold: RENAME and LINK have two, a lookup one more, with a child of each. A
+// View that outlives its operation gives the others back in between; see Settle.
 const maxNodes = 6
 
 // Thread is the state of one OS thread that runs calls: kept credentials, memory that system calls use, the data path's
@@ -94,6 +95,8 @@ type View struct {
 	sync     bool // changes are on stable storage before the reply
 	uid, gid uint32
 	groups   []uint32 // in th.groups
+
+	held int // files that are held from the View's beginning to its end
 }
 
 // Node is an open file of a View.
@@ -114,6 +117,16 @@ func (n Node) Type() Type {
 
 // Close ends the call.
 func (v *View) Close() { v.th.end() }
+
+// Settle lets go of all files but the View's own: their Nodes are good no more. A View on which many operations run needs it
+// between them, since a thread holds only a few files.
+func (v *View) Settle() {
+	for th := v.th; th.npin > v.held; {
+		th.npin--
+		th.pinned[th.npin].Release()
+		th.pinned[th.npin] = nil
+	}
+}
 
 // NoReaddirplus tells whether the export asks not to offer READDIRPLUS.
 func (v *View) NoReaddirplus() bool { return v.opts.NoReaddirplus }
