@@ -90,6 +90,12 @@ func startServerOn(t testing.TB, dir string, mod ...func(*state.Config)) *testSe
 // startService has a service of the test's choice, too.
 func startService(t testing.TB, dir string, service func(*Config), mod ...func(*state.Config)) *testServer {
 	t.Helper()
+	return startTable(t, dir, fmt.Sprintf("%s *(%s)\n", exports.Quote(dir), testOptions), service, mod...)
+}
+
+// startTable has exports of the test's choice, too, in or below dir.
+func startTable(t testing.TB, dir, table string, service func(*Config), mod ...func(*state.Config)) *testServer {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		testenv.Skip(t, "not root: the server needs root to act as its callers")
 	}
@@ -97,7 +103,7 @@ func startService(t testing.TB, dir string, service func(*Config), mod ...func(*
 	s := &testServer{t: t, dir: dir, inside: make(chan func(*rpc.Call), 1), ran: make(chan struct{}, 1)}
 	s.clock.Store(int64(time.Hour))
 	log := zerolog.New(os.Stderr).Level(zerolog.ErrorLevel)
-	set, _, err := exports.Parse("exports", []byte(fmt.Sprintf("%s *(%s)\n", exports.Quote(dir), testOptions)))
+	set, _, err := exports.Parse("exports", []byte(table))
 	must(t, err)
 	s.cache = filecache.New(filecache.Config{Budget: 512, Trace: &s.bus})
 	s.engine, err = dataio.New(dataio.Config{Cache: s.cache, Trace: &s.bus, Pipes: 16})
