@@ -41,7 +41,7 @@ func (s *State) RevokeFiles(match func(*FileKey) bool) (n int) {
 func (s *State) revokeLocks(l *lockState) {
 	delete(l.open.locks, l)
 	delete(l.owner.locks, l.open)
-	delete(l.owner.held, l.key)
+	l.uncountRanges()
 	if len(l.owner.locks) == 0 {
 		l.owner.unfile()
 	}

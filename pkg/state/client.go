@@ -6,6 +6,8 @@
 package state
 
 import (
+	"container/list"
+	"hash/maphash"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -22,6 +24,7 @@ type Client struct {
 	began    uint8  // the minor version of its first call, for admin output
 	verifier Verifier
 	addr     string // where the record came from, for admin output
+	peer     *peer
 	impl     string
 	machCred bool
 	cred     Principal
@@ -51,10 +54,12 @@ type Client struct {
 	lastState      uint32
 	nopens         int
 	ndelegs        int
+	ranges         int                 // byte ranges
 	recalled       map[*deleg]struct{} // waiting to be returned
 	nrevoked       int                 // revoked delegations waiting for FREE_STATEID
 	nextOwnerSweep int64
-	nadmin         int // stateids revoked by the administrator
+	nadmin         int           // stateids revoked by the administrator
+	aged           *list.Element // in peer.unconfirmed
 }
 
 type cbState uint8
@@ -138,13 +143,14 @@ func (c *Client) setStatus() {
 	c.status.Store(f)
 }
 
-// newClient makes an unconfirmed record and files it under its owner. It gives nil when there is no room.
+// newClient makes an unconfirmed record, for fileUnconfirmed. It gives nil when there is no room.
 func (s *State) newClient(now int64, name []byte, minor uint8, v Verifier, call *Call) *Client {
-	if len(s.unconfirmed)+len(s.confirmed) >= s.cfg.MaxClients && !s.makeRoom(now) {
+	p := s.peerOf(call.Addr)
+	if !p.may(p.clients, len(s.unconfirmed)+len(s.confirmed), s.cfg.MaxClients) && !s.makeRoom(now, p) {
 		return nil
 	}
 	c := &Client{
-		s: s, owner: string(name), minor: minor, began: call.Minor, verifier: v, cred: call.Principal, addr: call.Addr,
+		s: s, owner: string(name), minor: minor, began: call.Minor, verifier: v, cred: call.Principal, addr: call.Addr, peer: p,
 		sessions: map[SessionID]*Session{}, openOwners: map[string]*owner{}, lockOwners: map[string]*owner{},
 		stateids: map[uint32]stateful{}, recalled: map[*deleg]struct{}{},
 	}
@@ -152,33 +158,63 @@ func (s *State) newClient(now int64, name []byte, minor uint8, v Verifier, call 
 	return c
 }
 
-// newID gives the next client id. Ids are not used twice in 2^32 clients, nor across starts: the boot id is in them.
+// fileUnconfirmed files a new record under its owner.
+func (s *State) fileUnconfirmed(c *Client) {
+	s.unconfirmed[c.owner] = c
+	c.peer.joins(s)
+	c.aged = c.peer.unconfirmed.PushBack(c)
+}
+
+// newID gives the next client id. Ids are not used twice in 2^32 clients, nor across starts: the boot id is in them. Nor
+// are they to be guessed: nothing else keeps one client from acting for another (RFC 8881 has principals checked for
+// SP4_MACH_CRED only, 18.36 to 18.38 and 18.50, and so does Linux: nfsd4_mach_creds_match in nfsd4_destroy_session and its likes).
 func (s *State) newID() ClientID {
 	for {
 		s.lastClient++
-		id := ClientID(s.boot)<<32 | ClientID(s.lastClient)
-		if _, used := s.clients[id]; !used && s.lastClient != 0 {
+		n := s.scramble(s.lastClient)
+		id := ClientID(s.boot)<<32 | ClientID(n)
+		if _, used := s.clients[id]; !used && n != 0 {
 			return id
 		}
 	}
 }
 
-// makeRoom drops the oldest unconfirmed client, else has the oldest expired one reaped. It reports whether there is room
-// now.
-func (s *State) makeRoom(now int64) bool {
+// scramble gives a number for each number, in an order that only this start's seed tells (a Feistel network).
+func (s *State) scramble(n uint32) uint32 {
+	l, r := uint16(n>>16), uint16(n)
+	for round := range byte(4) {
+		h := maphash.Bytes(s.seed, []byte{round, byte(r >> 8), byte(r)})
+		l, r = r, l^uint16(h)
+	}
+	return uint32(l)<<16 | uint32(r)
+}
+
+// makeRoom makes room for one more record of a peer: it drops an unconfirmed record, the peer's oldest, or of all the
+// oldest when the table is full; else it has the oldest expired client reaped. It reports whether there is room now.
+func (s *State) makeRoom(now int64, p *peer) bool {
+	full := len(s.unconfirmed)+len(s.confirmed) >= s.cfg.MaxClients
 	var old *Client
-	for _, c := range s.unconfirmed {
+	oldest := func(c *Client) {
 		if old == nil || c.renewed.Load() < old.renewed.Load() {
 			old = c
+		}
+	}
+	for _, q := range s.peers {
+		if e := q.unconfirmed.Front(); e != nil && (full || q == p) {
+			oldest(e.Value.(*Client))
 		}
 	}
 	if old != nil {
 		s.dropUnconfirmed(old)
 		return true
 	}
+	if now < s.nextRoom {
+		return false // who is refused comes again, perhaps at once
+	}
+	s.nextRoom = now + roomEvery
 	for _, c := range s.confirmed {
-		if c.expired(now) && (old == nil || c.renewed.Load() < old.renewed.Load()) {
-			old = c
+		if c.expired(now) && (full || c.peer == p) {
+			oldest(c)
 		}
 	}
 	if old != nil {
@@ -192,11 +228,19 @@ func (s *State) dropUnconfirmed(c *Client) {
 	if c.isConfirmed || len(c.stateids) > 0 || len(c.sessions) > 0 {
 		panic("state: an unconfirmed client holds state")
 	}
-	delete(s.unconfirmed, c.owner)
+	s.takeUnconfirmed(c)
+	c.peer.leaves(s)
 	if s.clients[c.id] == c {
 		delete(s.clients, c.id)
 	}
 	c.gone = true
+}
+
+// takeUnconfirmed takes a record out of the unconfirmed ones.
+func (s *State) takeUnconfirmed(c *Client) {
+	delete(s.unconfirmed, c.owner)
+	c.peer.unconfirmed.Remove(c.aged)
+	c.aged = nil
 }
 
 // confirmClient moves a record from the unconfirmed to the confirmed ones. The owner has no other confirmed record.
@@ -204,7 +248,7 @@ func (s *State) confirmClient(c *Client, now int64) {
 	if s.confirmed[c.owner] != nil || s.unconfirmed[c.owner] != c {
 		panic("state: two confirmed records of one client")
 	}
-	delete(s.unconfirmed, c.owner)
+	s.takeUnconfirmed(c)
 	c.isConfirmed = true
 	s.confirmed[c.owner] = c
 	s.clients[c.id] = c
@@ -269,7 +313,7 @@ func (s *State) destroy(c *Client) {
 			s.dropDeleg(d)
 		}
 	}
-	s.objects -= len(c.stateids)
+	c.countObjects(-len(c.stateids))
 	clear(c.stateids) // what is left was closed or revoked, and holds nothing
 	for _, o := range c.openOwners {
 		o.unfile()
@@ -280,9 +324,12 @@ func (s *State) destroy(c *Client) {
 	if c.isConfirmed {
 		delete(s.confirmed, c.owner)
 	} else {
-		delete(s.unconfirmed, c.owner)
+		s.takeUnconfirmed(c)
 	}
 	delete(s.clients, c.id)
+	c.peer.ranges -= c.ranges
+	c.ranges = 0
+	c.peer.leaves(s)
 	c.gone = true
 	s.later(func() {
 		s.locks.releaseClient(c.id)
@@ -377,6 +424,9 @@ func (s *State) removeRecords(going []*Client) bool {
 	s.logf("client %q: its record can't be removed, so its state is kept and what conflicts with it waits: %v", remove[0], err)
 	return false
 }
+
+// roomEvery is how often, in nanoseconds, all clients are looked at for one that has expired, to make room.
+const roomEvery = int64(10e6)
 
 // How long the end of a client waits for its calls under way.
 const (

@@ -32,7 +32,7 @@ func (s *State) SetClientID(call *Call, a *SetClientIDArgs) (SetClientIDRes, err
 		c.id = s.newID() // cases 1, 5 (a new client), 3 (a restarted one)
 		s.clients[c.id] = c
 	}
-	s.unconfirmed[c.owner] = c
+	s.fileUnconfirmed(c)
 	return SetClientIDRes{ClientID: c.id, Confirm: c.confirm}, nil
 }
 

@@ -104,7 +104,7 @@ func (s *State) writeDelegs(c *Client) bool { return s.cfg.WriteDelegs && c.mino
 
 // mayDelegate looks at the file: nobody else may hold what conflicts.
 func (s *State) mayDelegate(f *file, c *Client, a *OpenArgs, want DelegType, now int64) (WhyNone, bool) {
-	if s.ndelegs >= s.cfg.MaxDelegations || s.objects >= s.cfg.MaxObjects {
+	if !c.peer.may(c.peer.delegs, s.ndelegs, s.cfg.MaxDelegations) || !c.objectRoom() {
 		return NoneResource, false
 	}
 	for _, d := range f.delegs {
@@ -140,6 +140,7 @@ func (s *State) giveDeleg(call *Call, a *OpenArgs, typ DelegType) Delegation {
 	c.addStateid(d)
 	d.bump()
 	c.ndelegs++
+	c.peer.delegs++
 	s.ndelegs++
 	f.delegs = append(f.delegs, d)
 	f.changed()
@@ -317,6 +318,7 @@ func (s *State) detach(d *deleg) {
 	d.file = nil
 	f.changed()
 	d.client.ndelegs--
+	d.client.peer.delegs--
 	s.ndelegs--
 	delete(d.client.recalled, d)
 	if d.pin != nil {

@@ -76,7 +76,7 @@ func (s *State) exchangeID(call *Call, a *ExchangeIDArgs) (res ExchangeIDRes, ol
 	c.machCred = a.Protect == ProtectMachCred
 	c.impl = a.ImplName
 	s.clients[c.id] = c
-	s.unconfirmed[c.owner] = c
+	s.fileUnconfirmed(c)
 	return c.exchanged(a, false), nil, nil
 }
 

@@ -189,14 +189,66 @@ func (w *world) check() {
 			bad("a session is not its client's")
 		}
 		reserved += x.reserved
-		if x.reserved != int64(len(x.slots))*(int64(x.fore.MaxResponseCached)+slotCost) || x.target > len(x.slots) || x.target < 1 {
+		if x.reserved != sessionCost+int64(len(x.slots))*(max(int64(x.fore.MaxResponseCached), loneReply)+slotCost) || x.target > len(x.slots) || x.target < 1 {
 			bad("session of %d slots, target %d, reserved %d", len(x.slots), x.target, x.reserved)
 		}
 	})
 	if reserved != s.reserved.Load() {
 		bad("reserved %d, sessions have %d", s.reserved.Load(), reserved)
 	}
+	w.checkPeers(bad)
 	w.checkLocks(bad)
+}
+
+// checkPeers recounts what peers have. The caller holds the lock.
+func (w *world) checkPeers(bad func(string, ...any)) {
+	s := w.s
+	sums := map[*peer]*peer{}
+	count := func(c *Client, unconfirmed bool) {
+		p := sums[c.peer]
+		if p == nil {
+			p = &peer{name: c.peer.name}
+			sums[c.peer] = p
+		}
+		if s.peers[p.name] != c.peer || unconfirmed != (c.aged != nil) {
+			bad("the peer %q of client %q is not known", p.name, c.owner)
+		}
+		ranges := 0
+		for _, o := range c.lockOwners {
+			for _, n := range o.held {
+				ranges += n
+			}
+		}
+		if ranges != c.ranges {
+			bad("client %q has %d ranges, counted %d", c.owner, ranges, c.ranges)
+		}
+		p.clients++
+		p.objects += len(c.stateids) + len(c.openOwners) + len(c.lockOwners)
+		p.delegs += c.ndelegs
+		p.ranges += ranges
+		for _, x := range c.sessions {
+			p.reserved.Add(x.reserved)
+		}
+		if unconfirmed {
+			p.unconfirmed.PushBack(c)
+		}
+	}
+	for _, c := range s.confirmed {
+		count(c, false)
+	}
+	for _, c := range s.unconfirmed {
+		count(c, true)
+	}
+	if len(sums) != len(s.peers) {
+		bad("%d peers are known, %d have clients", len(s.peers), len(sums))
+	}
+	for p, x := range sums {
+		if p.clients != x.clients || p.objects != x.objects || p.delegs != x.delegs || p.ranges != x.ranges ||
+			p.reserved.Load() != x.reserved.Load() || p.unconfirmed.Len() != x.unconfirmed.Len() {
+			bad("peer %q counts %d clients, %d objects, %d delegations, %d ranges, %d bytes; they are %d, %d, %d, %d, %d", p.name,
+				p.clients, p.objects, p.delegs, p.ranges, p.reserved.Load(), x.clients, x.objects, x.delegs, x.ranges, x.reserved.Load())
+		}
+	}
 }
 
 // checkLocks recounts the lock table. The caller holds the lock; nothing else runs.

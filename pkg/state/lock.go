@@ -34,7 +34,7 @@ func (s *State) Lock(call *Call, a *LockArgs) (res Stateid, conflict LockConflic
 	s.enter()
 	defer s.leave()
 	l.busy--
-	l.owner.hold(l.key, delta)
+	l.countRanges(delta)
 	if l.status != stidLive {
 		// The client went in the meantime, and with it what it had; what this call added goes now.
 		if err == nil {
@@ -108,7 +108,7 @@ func (s *State) lockStateFor(call *Call, a *LockArgs) (l *lockState, made bool, 
 		}
 	}
 	if l = lo.locks[o]; l == nil {
-		if s.objects >= s.cfg.MaxObjects {
+		if !c.objectRoom() {
 			return nil, false, ErrResource
 		}
 		l = &lockState{owner: lo, open: o, who: LockOwner{Client: c.id, Owner: lo.name}}
@@ -180,6 +180,9 @@ func (s *State) readyLock(l *lockState, typ LockType) error {
 
 // takeRange takes the range from the table; expired clients in the way are ended first.
 func (s *State) takeRange(call *Call, a *LockArgs, l *lockState, r byteRange) (c LockConflict, delta int, err error) {
+	if !s.rangeRoom(l.client) {
+		return c, 0, ErrResource
+	}
 	for {
 		delta, c, err = s.locks.lock(&l.key, l.who, r, a.Type, nil)
 		if err != ErrDenied {
@@ -290,7 +293,7 @@ func (s *State) Unlock(call *Call, a *UnlockArgs) (res Stateid, err error) {
 	s.enter()
 	defer s.leave()
 	l.busy--
-	l.owner.hold(l.key, delta)
+	l.countRanges(delta)
 	if l.status != stidLive {
 		return res, ErrExpired
 	}

@@ -164,7 +164,7 @@ func (s *State) tryOpen(call *Call, a *OpenArgs) (res OpenRes, victims []*Client
 		s.selfConflict(f, write)
 	}
 	st := o.states[a.File]
-	if st == nil && (c.nopens >= s.cfg.MaxOpens || s.objects >= s.cfg.MaxObjects || o.gone && !c.ownerRoom(now)) {
+	if st == nil && (c.nopens >= s.cfg.MaxOpens || !c.objectRoom() || o.gone && !c.ownerRoom(now)) {
 		return res, nil, ErrResource
 	}
 	call.open.opened, call.open.created, call.open.deleg, call.open.lease = st, st == nil, nil, DelegNone
@@ -343,7 +343,7 @@ func (s *State) CloseFile(call *Call, file FileKey, sid Stateid, seqid uint32) (
 		}
 		s.enter()
 		for i, l := range held {
-			l.owner.hold(l.key, deltas[i])
+			l.countRanges(deltas[i])
 		}
 		if o.status != stidLive { // the client went
 			s.leave()

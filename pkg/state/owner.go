@@ -258,7 +258,7 @@ func (c *Client) addOwner(name string, lock bool, seqid uint32, now int64) (*own
 // ownerRoom tells whether the client may have one more owner.
 func (c *Client) ownerRoom(now int64) bool {
 	full := func() bool {
-		return len(c.openOwners)+len(c.lockOwners) >= c.s.cfg.MaxOwners || c.s.objects >= c.s.cfg.MaxObjects
+		return len(c.openOwners)+len(c.lockOwners) >= c.s.cfg.MaxOwners || !c.objectRoom()
 	}
 	if full() && c.minor == 0 {
 		c.dropIdleOwner(now)
@@ -269,7 +269,7 @@ func (c *Client) ownerRoom(now int64) bool {
 // file makes an owner known to its client; unfile undoes it.
 func (o *owner) file() {
 	o.gone = false
-	o.client.s.objects++
+	o.client.countObjects(1)
 	if o.lock {
 		o.client.lockOwners[o.name] = o
 	} else {
@@ -282,7 +282,7 @@ func (o *owner) unfile() {
 		return
 	}
 	o.gone = true
-	o.client.s.objects--
+	o.client.countObjects(-1)
 	if o.lock {
 		delete(o.client.lockOwners, o.name)
 	} else {

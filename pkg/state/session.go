@@ -27,7 +27,8 @@ type Session struct {
 	targets   uint32 // how often that was changed
 	inflight  int
 	dead      bool
-	reserved  int64
+	reserved  int64              // bytes
+	perSlot   int64              // of those, a slot's; never changes
 	conns     map[uint64]BindDir // BindFore, BindBack or both
 	nback     int
 	cbProgram uint32
@@ -148,7 +149,7 @@ func (s *State) createSession(call *Call, a *CreateSessionArgs, fore, back Chann
 	}
 	c.renew(now)
 	c.create.seq = a.Sequence
-	sess.id = s.newSessionID(c)
+	sess.id = s.newSessionID()
 	res = CreateSessionRes{SessionID: sess.id, Sequence: a.Sequence, Fore: fore, Back: back}
 	dir := BindFore
 	if a.Flags&SessionConnBack != 0 {
@@ -165,10 +166,10 @@ func (s *State) createSession(call *Call, a *CreateSessionArgs, fore, back Chann
 	return res, nil, nil
 }
 
-// newSessionID gives an id that is not to be guessed, and not used twice: client id, random, counter.
-func (s *State) newSessionID(c *Client) (id SessionID) {
-	binary.BigEndian.PutUint64(id[:8], uint64(c.id))
-	if _, err := rand.Read(id[8:12]); err != nil {
+// newSessionID gives an id that is not to be guessed, since whoever has it may use the session, and not used twice: random,
+// counter.
+func (s *State) newSessionID() (id SessionID) {
+	if _, err := rand.Read(id[:12]); err != nil {
 		panic("state: no randomness: " + err.Error())
 	}
 	binary.BigEndian.PutUint32(id[12:], s.lastSession.Add(1))
@@ -214,17 +215,16 @@ func backAttrs(a ChannelAttrs) (ChannelAttrs, error) {
 }
 
 // reserve promises memory to the slots and makes them: as many as asked for, while a session takes at most an eighth of
-// what is left; at least one. It reports whether there was memory for one.
+// what is left for its peer; at least one. It reports whether there was memory for one.
 func (s *Session) reserve(a *ChannelAttrs) bool {
-	per := int64(a.MaxResponseCached) + slotCost
-	avail := s.s.cfg.MaxReplyCache - s.s.reserved.Load()
-	n := min(int64(a.MaxRequests), max(avail/8/per, 1))
-	if avail < per {
+	s.perSlot = slotCost + max(int64(a.MaxResponseCached), loneReply)
+	room := s.s.slotRoom(s.client.peer) - sessionCost
+	n := min(int64(a.MaxRequests), max(room/8/s.perSlot, 1))
+	if room < s.perSlot {
 		return false
 	}
 	a.MaxRequests = uint32(n)
-	s.reserved = n * per
-	s.s.reserved.Add(s.reserved)
+	s.reserveSlots(sessionCost + n*s.perSlot)
 	s.target = int(n)
 	for range n {
 		s.slots = append(s.slots, &slot{})
@@ -246,8 +246,11 @@ func (s *State) shrinkSlots() {
 
 const fewSlots = 2
 
-// slotCost is what a slot takes beside its reply, in bytes.
-const slotCost = 128
+// What is counted beside the slots' replies, in bytes: for a slot, and for a session.
+const (
+	slotCost    = 128
+	sessionCost = 1024
+)
 
 // DestroySession ends a session. ErrDelay: it has other calls under way.
 func (s *State) DestroySession(call *Call, id SessionID) error {
@@ -290,8 +293,7 @@ func (s *State) dropSession(sess *Session) {
 	conns := sess.conns
 	sess.conns, sess.nback = nil, 0
 	sess.lastConn.Store(0)
-	s.reserved.Add(-sess.reserved)
-	sess.reserved = 0
+	sess.reserveSlots(-sess.reserved)
 	sess.mu.Unlock()
 	for conn := range conns {
 		s.connTable.remove(conn, sess)

@@ -157,22 +157,19 @@ func (s *Session) resize(a *SequenceArgs, knows bool) {
 				return
 			}
 		}
-		freed := int64(n-s.target) * (int64(s.fore.MaxResponseCached) + slotCost)
 		clear(s.slots[s.target:])
 		s.slots = s.slots[:s.target]
-		s.reserved -= freed
-		s.s.reserved.Add(-freed)
+		s.reserveSlots(int64(s.target-n) * s.perSlot)
 		return
 	}
 	if s.target == n && int(a.Slot) == n-1 && n < s.s.cfg.MaxSlots {
 		grow := min(max(n/4, 1), s.s.cfg.MaxSlots-n)
-		want := int64(grow) * (int64(s.fore.MaxResponseCached) + slotCost)
+		want := int64(grow) * s.perSlot
 		// The last quarter of the memory is for new sessions.
-		if s.s.reserved.Load()+want > s.s.cfg.MaxReplyCache/4*3 {
+		if s.s.reserved.Load()+want > s.s.cfg.MaxReplyCache/4*3 || want > s.s.slotRoom(s.client.peer) {
 			return
 		}
-		s.s.reserved.Add(want)
-		s.reserved += want
+		s.reserveSlots(want)
 		for range grow {
 			s.slots = append(s.slots, &slot{})
 		}

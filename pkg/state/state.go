@@ -39,12 +39,14 @@ type State struct {
 	clients     map[ClientID]*Client // confirmed, and those of 4.1 that are not
 	confirmed   map[string]*Client   // by owner
 	unconfirmed map[string]*Client   // by owner
+	peers       map[string]*peer
 	lastClient  uint32
 	files       map[FileKey]*file
 	ndelegs     int
 	objects     int                       // stateids and owners of all clients
 	blocked     [blockedSlots]blockedFile // whose delegation was recalled of late, by hash
 	nextSweep   int64
+	nextRoom    int64
 	after       []func() // run by leave
 	reap        []*Client
 	reaping     bool
@@ -62,7 +64,7 @@ func New(cfg Config) (*State, error) {
 	s := &State{
 		cfg: cfg, lease: int64(cfg.Lease), recallTime: int64(cfg.RecallTime), seed: maphash.MakeSeed(), start: time.Now(),
 		clients: map[ClientID]*Client{}, confirmed: map[string]*Client{}, unconfirmed: map[string]*Client{},
-		files: map[FileKey]*file{},
+		files: map[FileKey]*file{}, peers: map[string]*peer{},
 	}
 	s.sessions.init()
 	s.locks.init(&s.cfg)

@@ -51,7 +51,7 @@ func (c *Client) addStateid(st stateful) {
 	b := st.base()
 	b.client, b.num = c, c.lastState
 	c.stateids[b.num] = st
-	c.s.objects++
+	c.countObjects(1)
 }
 
 func (c *Client) removeStateid(b *stid) {
@@ -59,7 +59,7 @@ func (c *Client) removeStateid(b *stid) {
 		panic("state: a stateid is removed twice")
 	}
 	delete(c.stateids, b.num)
-	c.s.objects--
+	c.countObjects(-1)
 }
 
 // lookup finds the state behind a stateid. With a session, it must be of the session's client. It looks at neither seqid

@@ -1,0 +1,130 @@
+// Peers: what all clients share, and how it is shared out.
+//
+// Records, stateids and owners, delegations, lock ranges and the memory of slots are bounded for all clients together, and
+// one host could make as many clients as it takes to have all of it. So whoever wants more of something that all share
+// must have less of it than is left: a greedy peer gets half, two of them a third each, n of them 1/(n+1) each, and as
+// much is there for those who come next. A peer is the address that a client record came from; of IPv6, where a host
+// has as many addresses as it likes, the network (/64).
+
+package state
+
+import (
+	"container/list"
+	"net/netip"
+	"sync/atomic"
+)
+
+// peer is what the clients of one address have. It is known for as long as it has a client record.
+type peer struct {
+	name string // empty: not told, and shared by nobody
+
+	// Under State.mu.
+	clients     int
+	objects     int
+	delegs      int
+	ranges      int
+	unconfirmed list.List // of *Client, the oldest first
+
+	reserved atomic.Int64 // of State.reserved
+}
+
+// may tells whether a peer that has so much of something may have more of it, when so much of so much is in use.
+func (p *peer) may(has, used, most int) bool {
+	return used < most && (p.name == "" || has < most-used)
+}
+
+// peerName names the peer of an address.
+func peerName(addr string) string {
+	ip, err := netip.ParseAddr(addr)
+	if err != nil {
+		return addr
+	}
+	if ip = ip.Unmap(); ip.Is6() {
+		net, _ := ip.WithZone("").Prefix(64)
+		return net.String()
+	}
+	return ip.String()
+}
+
+// peerOf finds or makes the peer of an address. It is filed when it gets a client.
+func (s *State) peerOf(addr string) *peer {
+	name := peerName(addr)
+	if p := s.peers[name]; p != nil {
+		return p
+	}
+	return &peer{name: name}
+}
+
+// joins counts a new record.
+func (p *peer) joins(s *State) {
+	p.clients++
+	s.peers[p.name] = p
+}
+
+// leaves counts a record that has ended.
+func (p *peer) leaves(s *State) {
+	if p.clients--; p.clients == 0 {
+		delete(s.peers, p.name)
+	}
+}
+
+// Peer names whom the client shares with: its address, or network.
+func (c *Client) Peer() string { return c.peer.name }
+
+// Gone tells whether the record has ended.
+func (c *Client) Gone() bool {
+	c.s.mu.RLock()
+	defer c.s.mu.RUnlock()
+	return c.gone
+}
+
+// objectRoom tells whether a client may have one more stateid or owner.
+func (c *Client) objectRoom() bool {
+	return c.peer.may(c.peer.objects, c.s.objects, c.s.cfg.MaxObjects)
+}
+
+// countObjects counts stateids and owners that come or go.
+func (c *Client) countObjects(n int) {
+	c.s.objects += n
+	c.peer.objects += n
+}
+
+// rangeRoom tells whether a client may have one more byte range.
+func (s *State) rangeRoom(c *Client) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return c.peer.may(c.peer.ranges, int(s.locks.ranges.total.Load()), s.cfg.MaxRanges)
+}
+
+// countRanges counts byte ranges of a lock state, in its owner too.
+func (l *lockState) countRanges(n int) {
+	l.owner.hold(l.key, n)
+	if l.status == stidLive {
+		l.client.ranges += n
+		l.client.peer.ranges += n
+	}
+}
+
+// uncountRanges forgets the ranges of a lock state, which go by another way.
+func (l *lockState) uncountRanges() {
+	n := l.owner.held[l.key]
+	delete(l.owner.held, l.key)
+	l.client.ranges -= n
+	l.client.peer.ranges -= n
+}
+
+// slotRoom is how many bytes a peer may take for slots.
+func (s *State) slotRoom(p *peer) int64 {
+	left := s.cfg.MaxReplyCache - s.reserved.Load()
+	if p.name == "" {
+		return left
+	}
+	return left - p.reserved.Load()
+}
+
+// reserveSlots counts bytes for slots that come or go.
+func (s *Session) reserveSlots(n int64) {
+	s.reserved += n
+	s.s.reserved.Add(n)
+	s.client.peer.reserved.Add(n)
+}
