@@ -22,8 +22,12 @@ type (
 	Decodable interface{ Decode(*xdr.Decoder) }
 )
 
-// maxReply bounds the replies a Client takes, in bytes.
-const maxReply = 16 << 20
+const (
+	maxReply  = 16 << 20 // bytes of a reply that a Client takes unless told otherwise
+	maxStrays = 64       // replies to other calls that it reads over while it waits for its own
+)
+
+var errStrays = errors.New("too many replies to other calls")
 
 // Client makes calls over one connection, one at a time; it may be shared.
 type Client struct {
@@ -31,6 +35,10 @@ type Client struct {
 	// for any other reason than an *Error or a result that does not decode,
 	// leaves the connection unusable.
 	Timeout time.Duration
+
+	// MaxReply bounds replies, in bytes; 0 is 16 MiB. That much memory is taken
+	// on the server's word.
+	MaxReply int
 
 	mu  sync.Mutex
 	nc  net.Conn
@@ -67,8 +75,12 @@ func (c *Client) Call(prog, vers, proc uint32, cred *Cred, args Encodable, res D
 	if _, err := c.nc.Write(record); err != nil {
 		return fmt.Errorf("rpc: sending a call: %w", err)
 	}
-	for {
-		b, err := ReadRecord(c.nc, maxReply)
+	limit := c.MaxReply
+	if limit == 0 {
+		limit = maxReply
+	}
+	for range maxStrays {
+		b, err := ReadRecord(c.nc, limit)
 		if err != nil {
 			return fmt.Errorf("rpc: waiting for a reply: %w", err)
 		}
@@ -76,6 +88,7 @@ func (c *Client) Call(prog, vers, proc uint32, cred *Cred, args Encodable, res D
 			return DecodeReply(b, res)
 		}
 	}
+	return fmt.Errorf("rpc: waiting for a reply: %w", errStrays)
 }
 
 // EncodeCall appends a call, as one record with its mark, to dst.

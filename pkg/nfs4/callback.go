@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -29,7 +30,6 @@ const (
 	callbackTimeout = 10 * time.Second // for an answer
 	probeDelay      = 50 * time.Millisecond
 	maxProbeDelay   = time.Second
-	maxCallbacks40  = 64 // callbacks to 4.0 clients at a time, each of which has a goroutine
 )
 
 var (
@@ -48,15 +48,18 @@ func (e callbackError) Error() string {
 // Callbacks implements state.Callbacks. Attach must be called before the
 // first client comes.
 type Callbacks struct {
-	log   zerolog.Logger
-	st    *state.State
-	cred  rpc.Cred // of callbacks to 4.0 clients
-	slots chan struct{}
-	gone  func(*state.Client) // set by New, before the first client comes
+	log  zerolog.Logger
+	st   *state.State
+	cred rpc.Cred            // of callbacks to 4.0 clients
+	gone func(*state.Client) // set by New, before the first client comes
+	kept atomic.Int32        // connections to 4.0 clients
 
-	mu    sync.Mutex
-	conns map[uint64]*rpc.Conn
-	paths map[*state.Client]*path40
+	mu     sync.Mutex
+	conns  map[uint64]*rpc.Conn
+	paths  map[*state.Client]*path40
+	probes map[*state.Client]bool // under way; true: to be made again
+	busy40 int                    // callbacks to 4.0 clients under way, and of them those of each peer
+	peer40 map[string]int
 }
 
 // NewCallbacks makes the callback client, for state.Config.
@@ -66,7 +69,8 @@ func NewCallbacks(log zerolog.Logger) *Callbacks {
 		host = "sluice"
 	}
 	return &Callbacks{
-		log: log, slots: make(chan struct{}, maxCallbacks40), conns: map[uint64]*rpc.Conn{}, paths: map[*state.Client]*path40{},
+		log: log, conns: map[uint64]*rpc.Conn{}, paths: map[*state.Client]*path40{},
+		probes: map[*state.Client]bool{}, peer40: map[string]int{},
 		cred: rpc.Cred{Flavor: rpc.FlavorSys, Machine: []byte(host)},
 	}
 }
@@ -155,13 +159,41 @@ func (b *Callbacks) offload(c *state.Client, args *offloadNotice, done func(erro
 	b.send(c, wire.OP_CB_OFFLOAD, args, func(_ *xdr.Decoder, err error) { done(err) })
 }
 
-// Probe implements state.Callbacks.
+// Probe implements state.Callbacks. A client has one probe at a time: what asks for more meanwhile, be it often, has one
+// more made after it.
 func (b *Callbacks) Probe(c *state.Client) {
+	b.mu.Lock()
+	_, again := b.probes[c]
+	b.probes[c] = again
+	b.mu.Unlock()
+	if !again {
+		b.probe(c)
+	}
+}
+
+func (b *Callbacks) probe(c *state.Client) {
 	if c.Minor() == 0 {
-		b.probe40(c)
+		b.probe40(c, busyDelay)
 		return
 	}
 	b.probe41(c, probeDelay)
+}
+
+// probed tells the result of a probe, unless the path has been changed since it began.
+func (b *Callbacks) probed(c *state.Client, up bool) {
+	b.mu.Lock()
+	again := b.probes[c]
+	if again {
+		b.probes[c] = false
+	} else {
+		delete(b.probes, c)
+	}
+	b.mu.Unlock()
+	if again {
+		b.probe(c)
+		return
+	}
+	b.st.SetCallbackPath(c, up)
 }
 
 // probe41 sends CB_SEQUENCE alone. It waits a little first: what made the probe necessary is CREATE_SESSION or
@@ -174,7 +206,7 @@ func (b *Callbacks) probe41(c *state.Client, delay time.Duration) {
 				b.probe41(c, 4*delay)
 				return
 			}
-			b.st.SetCallbackPath(c, err == nil)
+			b.probed(c, err == nil)
 		})
 	})
 }
@@ -187,6 +219,7 @@ func (b *Callbacks) Gone(c *state.Client) {
 	b.mu.Lock()
 	p := b.paths[c]
 	delete(b.paths, c)
+	delete(b.probes, c)
 	b.mu.Unlock()
 	if p != nil {
 		go p.drop() // it may be in the middle of a call
