@@ -288,8 +288,13 @@ type session struct {
 
 var testChannel = wire.ChannelAttrs4{CaMaxrequestsize: 1 << 20, CaMaxresponsesize: 1 << 20, CaMaxresponsesizeCached: 4096, CaMaxoperations: 16, CaMaxrequests: 8}
 
+// session makes a client of that name and its session. A client of 4.0 has none, and its COMPOUNDs no SEQUENCE.
 func (s *testServer) session(minor uint32, name string) *session {
 	s.t.Helper()
+	if minor == 0 {
+		c := s.client40(name, 1)
+		return &session{conn: c.conn, clientid: c.clientid}
+	}
 	x := &session{conn: s.conn()}
 	x.minor = minor
 	x.start(name)
@@ -325,6 +330,9 @@ func (x *session) sequence() op {
 // compound sends operations after a SEQUENCE, whose result it takes.
 func (x *session) compound(ops ...op) *results {
 	x.s.t.Helper()
+	if x.minor == 0 {
+		return x.conn.compound(ops...)
+	}
 	x.seq++
 	r := x.conn.compound(append([]op{x.sequence()}, ops...)...)
 	var res wire.SEQUENCE4res

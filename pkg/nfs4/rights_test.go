@@ -99,6 +99,14 @@ type change struct {
 	ops  []op
 }
 
+// openers counts owners of opens: one of 4.0 that has been refused has used up its seqid.
+var openers int
+
+func opener() string {
+	openers++
+	return fmt.Sprint("opener", openers)
+}
+
 // changes are all ways to change a file f, or names in the directory of d, with the anonymous stateid where one is needed.
 // Names n... are not there before.
 func changes(x *session, d, f, l []byte) []change {
@@ -110,11 +118,11 @@ func changes(x *session, d, f, l []byte) []change {
 		return op{wire.OP_CREATE, &wire.CREATE4args{Objtype: wire.Createtype4{Type: t, Linkdata: []byte("f")}, Objname: []byte("n"), Createattrs: mode(0o644)}}
 	}
 	open := func(name string, access uint32, how wire.Createmode4, attrs wire.Fattr4) op {
-		a := openArgs("rights", 0, x.clientid, name, access, 0, true)
+		a := openArgs(opener(), 0, x.clientid, name, access, 0, true)
 		a.Openhow.How = wire.Createhow4{Mode: how, Createattrs: attrs, Createverf: wire.Verifier4{1}, ChCreateboth: wire.Creatverfattr{CvaVerf: wire.Verifier4{2}}}
 		return op{wire.OP_OPEN, a}
 	}
-	openFH := openArgs("rights", 0, x.clientid, "", wire.OPEN4_SHARE_ACCESS_WRITE, 0, false)
+	openFH := openArgs(opener(), 0, x.clientid, "", wire.OPEN4_SHARE_ACCESS_WRITE, 0, false)
 	openFH.Claim = wire.OpenClaim4{Claim: wire.CLAIM_FH}
 	acl := fattr(func(e *xdr.Encoder) {
 		e.Uint32(1)
@@ -152,8 +160,8 @@ func changes(x *session, d, f, l []byte) []change {
 		{"OPEN to make a file, guarded", []op{putfh(d), open("n", wire.OPEN4_SHARE_ACCESS_READ, wire.GUARDED4, mode(0o644))}},
 		{"OPEN to make a file, exclusively", []op{putfh(d), open("n", wire.OPEN4_SHARE_ACCESS_READ, wire.EXCLUSIVE4, mode(0o644))}},
 		{"OPEN to cut a file", []op{putfh(d), open("f", wire.OPEN4_SHARE_ACCESS_READ, wire.UNCHECKED4, fattr(func(e *xdr.Encoder) { e.Uint64(0) }, wire.FATTR4_SIZE))}},
-		{"OPEN to write", []op{putfh(d), op{wire.OP_OPEN, openArgs("rights", 0, x.clientid, "f", wire.OPEN4_SHARE_ACCESS_WRITE, 0, false)}}},
-		{"OPEN to read and write", []op{putfh(d), op{wire.OP_OPEN, openArgs("rights", 0, x.clientid, "f", wire.OPEN4_SHARE_ACCESS_BOTH, 0, false)}}},
+		{"OPEN to write", []op{putfh(d), op{wire.OP_OPEN, openArgs(opener(), 0, x.clientid, "f", wire.OPEN4_SHARE_ACCESS_WRITE, 0, false)}}},
+		{"OPEN to read and write", []op{putfh(d), op{wire.OP_OPEN, openArgs(opener(), 0, x.clientid, "f", wire.OPEN4_SHARE_ACCESS_BOTH, 0, false)}}},
 	}
 	if x.minor >= 1 {
 		l4 = append(l4, change{"OPEN to write, by handle", []op{putfh(f), op{wire.OP_OPEN, openFH}}},
@@ -177,7 +185,7 @@ func TestReadOnlyExports(t *testing.T) {
 	ro := filepath.Join(dir, "ro")
 	s := startTable(t, dir, ro+" *(ro,no_root_squash,insecure)\n", func(*Config) {})
 	before := contents(t, ro)
-	for minor := uint32(1); minor <= 2; minor++ {
+	for minor := range uint32(3) {
 		x := s.session(minor, fmt.Sprint("ro", minor))
 		d := x.fhOf(ro)
 		f, g := x.fhOf(ro, "f"), x.fhOf(ro, "g")
@@ -204,7 +212,7 @@ func TestSquashedCallers(t *testing.T) {
 	at := func(n string) string { return filepath.Join(dir, n) }
 	s := startTable(t, dir, at("squash")+" *(rw,insecure)\n"+at("all")+" *(rw,all_squash,insecure)\n"+at("none")+" *(rw,no_root_squash,insecure)\n", func(*Config) {})
 	before := contents(t, dir)
-	for minor := uint32(1); minor <= 2; minor++ {
+	for minor := range uint32(3) {
 		x := s.session(minor, fmt.Sprint("squash", minor))
 		for _, who := range []struct {
 			export string
