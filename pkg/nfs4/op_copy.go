@@ -3,6 +3,7 @@
 package nfs4
 
 import (
+	"math"
 	"slices"
 
 	"sluice/pkg/state"
@@ -95,7 +96,7 @@ func (c *compound) copyLater(src vfs.Node, args *wire.COPY4args) (done bool, st 
 	if args.CaCount > 0 {
 		left = min(left, args.CaCount)
 	}
-	if args.CaDstOffset+left < args.CaDstOffset {
+	if args.CaDstOffset > math.MaxInt64 || left > math.MaxInt64-args.CaDstOffset {
 		return false, wire.NFS4ERR_FBIG
 	}
 	if src.Key() == c.node.Key() && vfs.Overlap(args.CaSrcOffset, args.CaDstOffset, left) {
