@@ -56,8 +56,12 @@ func (v *View) mayRead(f *filecache.File) error {
 	return fail(e)
 }
 
-// mayWrite decides a WRITE or a change of size.
+// mayWrite decides a WRITE or a change of size. The kernel asks for the flags of chattr(1) when a file is opened, and the
+// descriptors here may be older than the flag.
 func (v *View) mayWrite(f *filecache.File) error {
+	if v.th.stx.Attributes&(unix.STATX_ATTR_IMMUTABLE|unix.STATX_ATTR_APPEND) != 0 {
+		return unix.EPERM // version 3 and 4 have no writing at the end alone; as nfsd_permission and nfsd_open
+	}
 	if v.th.stx.Uid == v.uid {
 		return nil
 	}
