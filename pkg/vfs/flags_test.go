@@ -52,3 +52,22 @@ func TestImmutable(t *testing.T) {
 		})
 	})
 }
+
+// A limit on the size of the server's files (ulimit -f) is an error to the client, not the server's end.
+func TestFileSizeLimit(t *testing.T) {
+	d := tmpfsDir(t)
+	b := serve(t, d, "rw,no_root_squash")
+	var old unix.Rlimit
+	ok(t, "getrlimit", unix.Getrlimit(unix.RLIMIT_FSIZE, &old))
+	ok(t, "setrlimit", unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 64 << 10, Max: old.Max}))
+	defer unix.Setrlimit(unix.RLIMIT_FSIZE, &old) //nolint:errcheck // it worked before
+	b.as(1000, 1000, func(u *user) {
+		fh, _, err := u.create(u.mount(d), "f", 0o600)
+		ok(t, "create", err)
+		_, err = u.write(fh, 64<<10, "data")
+		want(t, "write", err, unix.EFBIG)
+		_, err = u.setattr(fh, SetAttr{SetSize: true, Size: 1 << 20})
+		want(t, "truncate", err, unix.EFBIG)
+		want(t, "allocate", u.do(fh, func(v *View, n Node) error { return v.Allocate(n, 0, 1<<20) }), unix.EFBIG)
+	})
+}
