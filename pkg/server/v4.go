@@ -62,6 +62,7 @@ func (s *Server) buildV4(key vfs.HandleKey, descriptors uint64) error {
 	v.locks = s.ns.NewLocks(most)
 	cfg := state.Config{
 		Lease: s.cfg.LeaseTime, Grace: s.cfg.GraceTime, Recovery: dir, Callbacks: v.callbacks, Local: localLocks{v.locks}, Log: logf, Trace: &s.bus,
+		MaxLockPlaces: most,
 	}
 	if s.cfg.Delegations != "off" {
 		v.leases, err = s.ns.NewLeases(most, v.locks, func(k filecache.Key) { v.state.LeaseBroken(k) })

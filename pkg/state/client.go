@@ -55,6 +55,7 @@ type Client struct {
 	nopens         int
 	ndelegs        int
 	ranges         int                 // byte ranges
+	places         int                 // lock owners' files with ranges
 	recalled       map[*deleg]struct{} // waiting to be returned
 	nrevoked       int                 // revoked delegations waiting for FREE_STATEID
 	nextOwnerSweep int64
@@ -327,8 +328,8 @@ func (s *State) destroy(c *Client) {
 		s.takeUnconfirmed(c)
 	}
 	delete(s.clients, c.id)
-	c.peer.ranges -= c.ranges
-	c.ranges = 0
+	c.addRanges(-c.ranges)
+	c.addPlaces(-c.places)
 	c.peer.leaves(s)
 	c.gone = true
 	s.later(func() {

@@ -17,6 +17,7 @@ type Config struct {
 	Delegations bool          // grant read delegations
 	WriteDelegs bool          // grant write delegations too
 
+	// What is bounded for all clients, one peer never has more than half of: see peer.go.
 	MaxClients     int    // records, confirmed or not [4096]
 	MaxSessions    int    // per client [64]
 	MaxSlots       int    // per session [256]
@@ -26,7 +27,9 @@ type Config struct {
 	MaxLocks       int    // byte ranges per client or NLM host [65536]
 	MaxObjects     int    // stateids and owners in all [524288]
 	MaxRanges      int    // byte ranges in all [1048576]
+	MaxLockPlaces  int    // files times lock owners of them, of v4 clients; LocalLocker has a descriptor for each [65536]
 	MaxWaiters     int    // blocked lock requests per client or NLM host [1024]
+	MaxAllWaiters  int    // and in all [65536]
 	MaxDelegations int    // in all [16384]
 	MaxReplyCache  int64  // bytes reserved for the slots' cached replies, in all [256 MiB]
 	MaxCachedReply uint32 // largest ca_maxresponsesize_cached granted [4 KiB]
@@ -150,7 +153,9 @@ func (c *Config) fill() {
 	def(&c.MaxLocks, 65536)
 	def(&c.MaxObjects, 1<<19)
 	def(&c.MaxRanges, 1<<20)
+	def(&c.MaxLockPlaces, 65536)
 	def(&c.MaxWaiters, 1024)
+	def(&c.MaxAllWaiters, 65536)
 	def(&c.MaxDelegations, 16384)
 	if c.MaxReplyCache <= 0 {
 		c.MaxReplyCache = 256 << 20

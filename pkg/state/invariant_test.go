@@ -213,19 +213,21 @@ func (w *world) checkPeers(bad func(string, ...any)) {
 		if s.peers[p.name] != c.peer || unconfirmed != (c.aged != nil) {
 			bad("the peer %q of client %q is not known", p.name, c.owner)
 		}
-		ranges := 0
+		ranges, places := 0, 0
 		for _, o := range c.lockOwners {
+			places += len(o.held)
 			for _, n := range o.held {
 				ranges += n
 			}
 		}
-		if ranges != c.ranges {
-			bad("client %q has %d ranges, counted %d", c.owner, ranges, c.ranges)
+		if ranges != c.ranges || places != c.places {
+			bad("client %q has %d ranges in %d places, counted %d, %d", c.owner, ranges, places, c.ranges, c.places)
 		}
 		p.clients++
 		p.objects += len(c.stateids) + len(c.openOwners) + len(c.lockOwners)
 		p.delegs += c.ndelegs
 		p.ranges += ranges
+		p.places += places
 		for _, x := range c.sessions {
 			p.reserved.Add(x.reserved)
 		}
@@ -243,7 +245,7 @@ func (w *world) checkPeers(bad func(string, ...any)) {
 		bad("%d peers are known, %d have clients", len(s.peers), len(sums))
 	}
 	for p, x := range sums {
-		if p.clients != x.clients || p.objects != x.objects || p.delegs != x.delegs || p.ranges != x.ranges ||
+		if p.clients != x.clients || p.objects != x.objects || p.delegs != x.delegs || p.ranges != x.ranges || p.places != x.places ||
 			p.reserved.Load() != x.reserved.Load() || p.unconfirmed.Len() != x.unconfirmed.Len() {
 			bad("peer %q counts %d clients, %d objects, %d delegations, %d ranges, %d bytes; they are %d, %d, %d, %d, %d", p.name,
 				p.clients, p.objects, p.delegs, p.ranges, p.reserved.Load(), x.clients, x.objects, x.delegs, x.ranges, x.reserved.Load())
@@ -264,7 +266,8 @@ func (w *world) checkLocks(bad func(string, ...any)) {
 			if f.set.empty() && len(f.waiters) == 0 {
 				bad("empty file locks are kept")
 			}
-			for o, locks := range f.set.owners {
+			for o, held := range f.set.owners {
+				locks := held.locks
 				count[o.holder()] += len(locks)
 				total += len(locks)
 				if _, there := t.ranges.owners[o.holder()][lockPlace{k, o}]; !there {
@@ -285,7 +288,7 @@ func (w *world) checkLocks(bad func(string, ...any)) {
 						bad("locks out of order: %v", locks)
 					}
 					for p, others := range f.set.owners {
-						for _, m := range others {
+						for _, m := range others.locks {
 							if p != o && m.meets(l.byteRange) && (m.typ == WriteLock || l.typ == WriteLock) {
 								bad("two owners' locks conflict: %v %v", l, m)
 							}
@@ -294,9 +297,9 @@ func (w *world) checkLocks(bad func(string, ...any)) {
 				}
 			}
 			if fl, isFake := w.s.cfg.Local.(*fakeLocal); isFake {
-				for o, locks := range f.set.owners {
-					if fmt.Sprint(fl.set(k).owners[o]) != fmt.Sprint(locks) {
-						bad("local locks differ: %v, table %v", fl.set(k).owners[o], locks)
+				for o, held := range f.set.owners {
+					if fmt.Sprint(fl.set(k).held(o)) != fmt.Sprint(held.locks) {
+						bad("local locks differ: %v, table %v", fl.set(k).held(o), held.locks)
 					}
 				}
 			}

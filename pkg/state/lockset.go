@@ -5,6 +5,7 @@ package state
 
 import (
 	"math"
+	"slices"
 	"sort"
 )
 
@@ -30,9 +31,19 @@ type rangeLock struct {
 	typ LockType
 }
 
-// lockSet holds, for each owner, its locks by start. The zero value is empty.
+// lockSet holds, for each owner, its locks by start; and all of them, so that conflicts are found fast. The zero value is
+// empty.
 type lockSet[Owner comparable] struct {
-	owners map[Owner][]rangeLock
+	owners        map[Owner]*ownerLocks[Owner]
+	last          uint64
+	reads, writes rangeTree[Owner]
+}
+
+// ownerLocks are the locks of one owner, of which there is at least one.
+type ownerLocks[Owner comparable] struct {
+	owner Owner
+	num   uint64 // no other's
+	locks []rangeLock
 }
 
 // first gives the index of the owner's first lock that ends at or after at.
@@ -42,25 +53,27 @@ func first(locks []rangeLock, at uint64) int {
 
 // conflict finds a lock of another owner in the way: of those, one with the lowest start.
 func (s *lockSet[Owner]) conflict(owner Owner, r byteRange, typ LockType) (who Owner, l rangeLock, found bool) {
-	for o, locks := range s.owners {
-		if o == owner {
-			continue
-		}
-		for i := first(locks, r.start); i < len(locks) && locks[i].start <= r.end; i++ {
-			if typ == WriteLock || locks[i].typ == WriteLock {
-				if !found || locks[i].start < l.start {
-					who, l, found = o, locks[i], true
-				}
-				break
-			}
+	me := s.owners[owner]
+	n, kind := s.writes.meets(r, me), WriteLock
+	if typ == WriteLock {
+		if m := s.reads.meets(r, me); m != nil && (n == nil || m.start < n.start) {
+			n, kind = m, ReadLock
 		}
 	}
-	return who, l, found
+	if n == nil {
+		return who, l, false
+	}
+	return n.who.owner, rangeLock{n.byteRange, kind}, true
 }
 
 // set gives a range a type, or takes it away with typ 0. It returns how many locks the owner has more (or fewer).
 func (s *lockSet[Owner]) set(owner Owner, r byteRange, typ LockType) (delta int) {
-	old := s.owners[owner]
+	o := s.owners[owner]
+	if o == nil {
+		s.last++
+		o = &ownerLocks[Owner]{owner: owner, num: s.last}
+	}
+	old := o.locks
 	from := r.start
 	if from > 0 && typ != 0 {
 		from-- // a neighbour before may join
@@ -101,21 +114,47 @@ func (s *lockSet[Owner]) set(owner Owner, r byteRange, typ LockType) (delta int)
 	if tail.typ != 0 {
 		keep(tail)
 	}
-	locks := make([]rangeLock, 0, len(old)-(j-i)+n)
-	locks = append(append(append(locks, old[:i]...), put[:n]...), old[j:]...)
-	delta = len(locks) - len(old)
+	for _, l := range old[i:j] {
+		s.tree(l.typ).remove(l.start, o)
+	}
+	for _, l := range put[:n] {
+		s.tree(l.typ).add(l.byteRange, o)
+	}
+	delta = n - (j - i)
+	o.locks = slices.Replace(old, i, j, put[:n]...)
 	switch {
-	case len(locks) == 0:
+	case len(o.locks) == 0:
 		delete(s.owners, owner)
 	case s.owners == nil:
-		s.owners = map[Owner][]rangeLock{owner: locks}
+		s.owners = map[Owner]*ownerLocks[Owner]{owner: o}
 	default:
-		s.owners[owner] = locks
+		s.owners[owner] = o
+	}
+	if cap(o.locks) > 4*len(o.locks)+spareLocks {
+		o.locks = slices.Clone(o.locks) // it had many once
 	}
 	return delta
 }
 
+// spareLocks is room for locks that an owner may have without using it.
+const spareLocks = 16
+
+func (s *lockSet[Owner]) tree(typ LockType) *rangeTree[Owner] {
+	if typ == WriteLock {
+		return &s.writes
+	}
+	return &s.reads
+}
+
+// held gives an owner's locks by start, until the next change.
+func (s *lockSet[Owner]) held(owner Owner) []rangeLock {
+	if o := s.owners[owner]; o != nil {
+		return o.locks
+	}
+	return nil
+}
+
 // count is how many locks an owner has.
-func (s *lockSet[Owner]) count(owner Owner) int { return len(s.owners[owner]) }
+func (s *lockSet[Owner]) count(owner Owner) int { return len(s.held(owner)) }
 
 func (s *lockSet[Owner]) empty() bool { return len(s.owners) == 0 }

@@ -68,6 +68,14 @@ func runLockSet(t *testing.T, ops []byte) {
 	var m byteMap
 	gap := map[int]LockType{} // what an owner has between the halves
 	counts := map[int]int{}
+	defer func() {
+		for o := range 4 {
+			s.set(o, byteRange{0, math.MaxUint64}, 0)
+		}
+		if !s.empty() || s.reads.root != nil || s.writes.root != nil {
+			t.Error("something is left of an empty set")
+		}
+	}()
 	for ; len(ops) >= 3; ops = ops[3:] {
 		owner, typ := int(ops[0]&3), LockType(ops[0]>>2%3)
 		from, to := int(ops[1]%64), int(ops[2]%64)
@@ -111,8 +119,8 @@ func runLockSet(t *testing.T, ops []byte) {
 			if gap[o] != 0 {
 				want = addGap(want, gap[o])
 			}
-			if fmt.Sprint(s.owners[o]) != fmt.Sprint(want) {
-				t.Fatalf("owner %d has %v, should have %v", o, s.owners[o], want)
+			if fmt.Sprint(s.held(o)) != fmt.Sprint(want) {
+				t.Fatalf("owner %d has %v, should have %v", o, s.held(o), want)
 			}
 			if counts[o] != len(want) {
 				t.Fatalf("owner %d: count %d of %d", o, counts[o], len(want))
@@ -208,7 +216,7 @@ func BenchmarkLockSet(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			var s lockSet[int]
 			for i := range n {
-				s.set(i%7, byteRange{uint64(i) * 4, uint64(i)*4 + 1}, WriteLock)
+				s.set(i%max(n/10, 1), byteRange{uint64(i) * 4, uint64(i)*4 + 1}, WriteLock)
 			}
 			at := uint64(n) * 2
 			for b.Loop() {

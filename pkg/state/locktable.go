@@ -25,6 +25,7 @@ type lockTable struct {
 		// Under it: who waits for whom (one blocker each), to find deadlocks; how many wait; where.
 		on    map[LockOwner]LockOwner
 		count map[string]int
+		total int
 		files map[FileKey]int // files with waiters
 	}
 	ranges struct {

@@ -10,9 +10,20 @@ import (
 
 func isAgain(err error) bool { return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) }
 
-// enqueue puts a request at the end of the file's queue. The same request again keeps its place.
+// A file's queue is looked at as a whole whenever a lock goes. A v4 client that finds no place in it asks again by itself.
+const (
+	maxFileWaiters  = 4096
+	maxOwnerWaiters = 8 // of one owner of version 4 on one file
+)
+
+// enqueue puts a request at the end of the file's queue. The same request again keeps its place. ErrResource: there is no
+// place; as with all that is shared, who has more than is left gets no more.
 func (t *lockTable) enqueue(f *fileLocks, w *Waiter, c *LockConflict) error {
+	own := 0
 	for i, old := range f.waiters {
+		if old.who == w.who {
+			own++
+		}
 		if old.who == w.who && old.r == w.r && old.typ == w.typ && old.notify == w.notify {
 			old.queued, w.queued = false, true
 			f.waiters[i] = w
@@ -22,7 +33,8 @@ func (t *lockTable) enqueue(f *fileLocks, w *Waiter, c *LockConflict) error {
 	name := w.who.holder()
 	t.waits.Lock()
 	defer t.waits.Unlock()
-	if t.waits.count[name] >= t.cfg.MaxWaiters {
+	if n := t.waits.count[name]; n >= t.cfg.MaxWaiters || n >= t.cfg.MaxAllWaiters-t.waits.total ||
+		len(f.waiters) >= maxFileWaiters || w.notify && own >= maxOwnerWaiters {
 		return ErrResource
 	}
 	if !w.notify && !c.Local {
@@ -41,6 +53,7 @@ func (t *lockTable) enqueue(f *fileLocks, w *Waiter, c *LockConflict) error {
 		}
 		t.waits.on[w.who] = c.Owner
 	}
+	t.waits.total++
 	t.waits.count[name]++
 	t.waits.files[f.key]++
 	w.queued = true
@@ -56,6 +69,7 @@ func (t *lockTable) remove(f *fileLocks, i int) {
 	name := w.who.holder()
 	t.waits.Lock()
 	defer t.waits.Unlock()
+	t.waits.total--
 	if t.waits.count[name]--; t.waits.count[name] == 0 {
 		delete(t.waits.count, name)
 	}

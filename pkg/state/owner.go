@@ -51,15 +51,6 @@ func newOwner(c *Client, name string, lock bool, seqid uint32) *owner {
 	return o
 }
 
-// hold counts a lock owner's ranges. Changes come in any order, so that the count may be wrong while a LOCK is under way.
-func (o *owner) hold(key FileKey, delta int) {
-	if n := o.held[key] + delta; n != 0 {
-		o.held[key] = n
-	} else {
-		delete(o.held, key)
-	}
-}
-
 // takeTurn makes the call the one that uses the owner's seqid, until OwnerDone. The caller does not hold the lock, and
 // looks at everything again afterwards: waiting takes as long as the request before.
 func (o *owner) takeTurn(call *Call) error {

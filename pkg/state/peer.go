@@ -23,6 +23,7 @@ type peer struct {
 	objects     int
 	delegs      int
 	ranges      int
+	places      int       // lock owners' files
 	unconfirmed list.List // of *Client, the oldest first
 
 	reserved atomic.Int64 // of State.reserved
@@ -90,27 +91,46 @@ func (c *Client) countObjects(n int) {
 }
 
 // rangeRoom tells whether a client may have one more byte range.
-func (s *State) rangeRoom(c *Client) bool {
+func (s *State) rangeRoom(l *lockState) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return c.peer.may(c.peer.ranges, int(s.locks.ranges.total.Load()), s.cfg.MaxRanges)
+	p := l.client.peer
+	if _, known := l.owner.held[l.key]; !known && !p.may(p.places, s.places, s.cfg.MaxLockPlaces) {
+		return false
+	}
+	return p.may(p.ranges, int(s.locks.ranges.total.Load()), s.cfg.MaxRanges)
 }
 
-// countRanges counts byte ranges of a lock state, in its owner too.
+// countRanges counts byte ranges that a lock owner got or gave on a file. Changes come in any order, so that the count may
+// be wrong while a LOCK is under way.
 func (l *lockState) countRanges(n int) {
-	l.owner.hold(l.key, n)
-	if l.status == stidLive {
-		l.client.ranges += n
-		l.client.peer.ranges += n
+	if l.status != stidLive || n == 0 {
+		return // its ranges went with it, and were counted then
+	}
+	_, known := l.owner.held[l.key]
+	l.owner.held[l.key] += n
+	l.client.addRanges(n)
+	switch {
+	case l.owner.held[l.key] == 0:
+		delete(l.owner.held, l.key)
+		l.client.addPlaces(-1)
+	case !known:
+		l.client.addPlaces(1)
 	}
 }
 
-// uncountRanges forgets the ranges of a lock state, which go by another way.
-func (l *lockState) uncountRanges() {
-	n := l.owner.held[l.key]
-	delete(l.owner.held, l.key)
-	l.client.ranges -= n
-	l.client.peer.ranges -= n
+// uncountRanges forgets the ranges of an owner on a file, which go by another way.
+func (l *lockState) uncountRanges() { l.countRanges(-l.owner.held[l.key]) }
+
+func (c *Client) addRanges(n int) {
+	c.ranges += n
+	c.peer.ranges += n
+}
+
+func (c *Client) addPlaces(n int) {
+	c.places += n
+	c.peer.places += n
+	c.s.places += n
 }
 
 // slotRoom is how many bytes a peer may take for slots.

@@ -89,6 +89,12 @@ func TestPeerShares(t *testing.T) {
 		_, _, err = greedy.lock(o, "l", WriteLock, 2*n, 1)
 	}
 	mustBe(t, "one range too many", err, ErrResource)
+	w.s.cfg.MaxLockPlaces = 3
+	p, err := again.open("p", fkey(0), ShareBoth, 0)
+	ok(t, "OPEN", err)
+	_, _, err = again.lock(p, "l", WriteLock, 1, 1)
+	mustBe(t, "one owner with locks too many", err, ErrResource)
+	w.s.cfg.MaxLockPlaces = 100
 	for i := 1; ; i++ {
 		c := greedy
 		if i%2 == 0 {
@@ -118,7 +124,7 @@ func TestPeerShares(t *testing.T) {
 		ok(t, "its end", w.s.ExpireClient(c.id))
 	}
 	w.check()
-	if w.s.objects != 0 || w.s.reserved.Load() != 0 || len(w.s.peers) != 0 {
+	if w.s.objects != 0 || w.s.places != 0 || w.s.reserved.Load() != 0 || len(w.s.peers) != 0 {
 		t.Errorf("%d objects, %d bytes, %d peers are left", w.s.objects, w.s.reserved.Load(), len(w.s.peers))
 	}
 }
@@ -139,5 +145,41 @@ func TestScramble(t *testing.T) {
 	}
 	if rows > 10 {
 		t.Errorf("%d of 20,000 follow another", rows)
+	}
+}
+
+// Requests that wait are bounded for an owner on a file, and in all; v4 clients beyond that ask again by themselves.
+func TestWaitingShares(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.MaxAllWaiters = 20 })
+	holder, waiting := w.ready41("holder"), w.ready41("waiting")
+	o, err := holder.open("o", fkey(1), ShareBoth, 0)
+	ok(t, "OPEN", err)
+	_, _, err = holder.lock(o, "l", WriteLock, 0, 1000)
+	ok(t, "LOCK", err)
+	p, err := waiting.open("o", fkey(1), ShareBoth, 0)
+	ok(t, "OPEN", err)
+	wait := func(owner string, at uint64) {
+		t.Helper()
+		mustBe(t, "LOCK", waiting.do(func(call *Call) error {
+			_, _, err := w.s.Lock(call, &LockArgs{File: p.key, FH: []byte("fh"), Type: WriteLock, Blocking: true, Offset: at, Length: 1, New: true,
+				OpenStateid: Stateid{0, p.Stateid.Other}, Owner: []byte(owner)})
+			return err
+		}), ErrDenied)
+	}
+	for i := range uint64(2 * maxOwnerWaiters) {
+		wait("l", i)
+	}
+	if n := w.s.locks.waits.total; n != maxOwnerWaiters {
+		t.Errorf("%d requests of one owner wait", n)
+	}
+	for i := range uint64(20) {
+		wait(fmt.Sprint(i), i)
+	}
+	if n := w.s.locks.waits.total; n != 10 {
+		t.Errorf("%d requests of one client wait, where there is room for 20", n)
+	}
+	ok(t, "its end", w.s.ExpireClient(waiting.id))
+	if n := w.s.locks.waits.total; n != 0 {
+		t.Errorf("%d requests wait for nobody", n)
 	}
 }

@@ -209,8 +209,8 @@ func (t *lockTable) snapshot() []LockInfo {
 	for i := range keys {
 		f := t.get(&keys[i])
 		from := len(list)
-		for who, locks := range f.set.owners {
-			for _, l := range locks {
+		for who, held := range f.set.owners {
+			for _, l := range held.locks {
 				list = append(list, LockInfo{File: f.key, Owner: who, Type: l.typ, Start: l.start, End: l.end})
 			}
 		}

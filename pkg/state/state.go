@@ -43,6 +43,7 @@ type State struct {
 	lastClient  uint32
 	files       map[FileKey]*file
 	ndelegs     int
+	places      int                       // lock owners' files with ranges, of all clients
 	objects     int                       // stateids and owners of all clients
 	blocked     [blockedSlots]blockedFile // whose delegation was recalled of late, by hash
 	nextSweep   int64
