@@ -108,15 +108,7 @@ func TestBadRanges(t *testing.T) {
 					t.Errorf("%v: READ %d+%d: %d bytes, eof %v", mode, off, n, len(b), res.Resok4.Eof)
 				}
 				p := x.readPlus(fh, anon, off, n)
-				b = nil
-				for _, c := range p.RprContents {
-					if c.RpcContent == wire.NFS4_CONTENT_DATA {
-						d, _ := payloadBytes(c.RpcData.DData)
-						b = append(b, d...)
-					} else {
-						b = append(b, make([]byte, c.RpcHole.DiLength)...)
-					}
-				}
+				b = flatten(t, &p, off)
 				if !bytes.Equal(b, want) || p.RprEof != (off >= size || off+uint64(len(want)) >= size) {
 					t.Errorf("%v: READ_PLUS %d+%d: %d bytes, eof %v", mode, off, n, len(b), p.RprEof)
 				}
