@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"sluice/rpc"
 	"sluice/xdr"
 	wire "sluice/xdr/nfs4"
 )
@@ -276,4 +277,37 @@ func TestHostileSizes(t *testing.T) {
 	// An answer that cannot be made to fit leaves the slot to be used again.
 	x.tooManyOps()
 	x.usable("too many operations")
+}
+
+// A retry is answered to who made the request, and only if it is the same as far as is looked: its length, and what comes
+// first. That is more than Linux compares (replay_matches_cache in fs/nfsd/nfs4state.c: the number of operations and the
+// principal); RFC 8881, 2.10.6.1.3.1, asks for the principal.
+func TestHostileRetry(t *testing.T) {
+	s := startServer(t)
+	x := s.session(2, "hostile")
+	x.cache = true
+	data := strings.Repeat("x", 2*digestBytes)
+	first := x.compound(root(), lookup(data[:200]), write(wire.Stateid4{}, 0, data))
+	again := func(data string) *results {
+		return x.conn.compound(x.sequence(), root(), lookup(data[:200]), write(wire.Stateid4{}, 0, data))
+	}
+	for _, uid := range []uint32{1, 1000} {
+		x.cred.UID = uid
+		again(data).next(t, wire.OP_SEQUENCE, wire.NFS4ERR_SEQ_FALSE_RETRY, nil)
+	}
+	x.cred.UID, x.cred.GID = 0, 1
+	again(data).next(t, wire.OP_SEQUENCE, wire.NFS4ERR_SEQ_FALSE_RETRY, nil)
+	x.cred.GID = 0
+	x.cred.Flavor = rpc.FlavorNone
+	again(data).next(t, wire.OP_SEQUENCE, wire.NFS4ERR_SEQ_FALSE_RETRY, nil)
+	x.cred.Flavor = rpc.FlavorSys
+	for what, d := range map[string]string{"another name": "y" + data[1:], "more data": data + "yyyy", "less data": data[4:]} {
+		if r := again(d); r.status != wire.NFS4ERR_SEQ_FALSE_RETRY {
+			t.Errorf("%s: %v", what, r.status)
+		}
+	}
+	if r := again(data[:len(data)-1] + "y"); r.status != first.status || string(r.raw) != string(first.raw) {
+		t.Errorf("a difference past what is compared: %v, the first answer was %v", r.status, first.status)
+	}
+	x.usable("false retries")
 }

@@ -168,7 +168,7 @@ func (s *State) fileUnconfirmed(c *Client) {
 
 // newID gives the next client id. Ids are not used twice in 2^32 clients, nor across starts: the boot id is in them. Nor
 // are they to be guessed: nothing else keeps one client from acting for another (RFC 8881 has principals checked for
-// SP4_MACH_CRED only, 18.36 to 18.38 and 18.50, and so does Linux: nfsd4_mach_creds_match in nfsd4_destroy_session and its likes).
+// SP4_MACH_CRED only, 18.34, 18.36, 18.37, 18.50, and so does Linux: nfsd4_mach_creds_match in nfsd4_destroy_session and its likes).
 func (s *State) newID() ClientID {
 	for {
 		s.lastClient++

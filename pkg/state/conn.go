@@ -142,18 +142,20 @@ func (s *State) ConnClosed(conn uint64) {
 	}
 	s.enter()
 	defer s.leave()
+	called := map[*Client]struct{}{} // over this connection; of each there may be many sessions
 	for _, sess := range list {
 		sess.mu.Lock()
-		back := sess.conns[conn]&BindBack != 0
-		if back {
+		if sess.conns[conn]&BindBack != 0 {
 			sess.nback--
+			called[sess.client] = struct{}{}
 		}
 		delete(sess.conns, conn)
 		sess.lastConn.CompareAndSwap(conn, 0)
 		sess.mu.Unlock()
-		c := sess.client
+	}
+	for c := range called {
 		switch {
-		case !back || c.gone:
+		case c.gone:
 		case c.backSession() == nil:
 			s.backLost(c)
 		default:

@@ -244,11 +244,17 @@ func (d *DirRecovery) writeEpoch(boots []uint32) error {
 
 // readChecked gives what follows magic and version, without the checksum.
 func (d *DirRecovery) readChecked(name, magic string) ([]byte, error) {
-	f, err := os.Open(filepath.Join(d.dir, name))
+	f, err := os.OpenFile(filepath.Join(d.dir, name), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) { // a symbolic link, a socket
+		return nil, errTorn
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, errTorn // what writes records makes files
+	}
 	b, err := io.ReadAll(io.LimitReader(f, maxRecordFile+1))
 	if err != nil {
 		return nil, err

@@ -125,6 +125,21 @@ func TestDirTorn(t *testing.T) {
 	other, err := os.ReadFile(filepath.Join(dir, fileName([]byte("good"))))
 	ok(t, "read", err)
 	spoil("somebody else's", other)
+	// What is no file is not waited for, nor followed.
+	for what, make := range map[string]func() error{
+		"a pipe": func() error { return unix.Mkfifo(path, 0o600) }, "a link": func() error { return os.Symlink(fileName([]byte("good")), path) },
+		"a directory": func() error { return os.Mkdir(path, 0o700) },
+	} {
+		ok(t, "remove", os.RemoveAll(path+".damaged"))
+		ok(t, what, make())
+		names, _ := load(t, d)
+		if got := strings.Join(names, " "); got != "good/1" {
+			t.Fatalf("%s: %q", what, got)
+		}
+		if _, err := os.Lstat(path + ".damaged"); err != nil {
+			t.Fatalf("%s: not set aside: %v", what, err)
+		}
+	}
 	// The epoch file too, without losing anybody; leftovers of a write go.
 	ok(t, "write", os.WriteFile(filepath.Join(dir, "epoch"), []byte("junk"), 0o600))
 	ok(t, "write", os.WriteFile(filepath.Join(dir, "tmp-123"), []byte("junk"), 0o600))
