@@ -2,10 +2,11 @@
 // cold directory or because there are too many dirty pages?
 //
 // When all service threads are busy, it looks at them every millisecond. One
-// that runs the same procedure as at the last look, and sleeps, is replaced at epoll by a spare
-// thread, and becomes a spare when it gets back. As long as a thread waits for
-// events nobody is kept from service, and the monitor sleeps: a server that is
-// idle, or has one busy client and two cores, pays nothing for it.
+// that runs the same procedure as at the last look, and sleeps, is replaced at
+// epoll by a spare thread, and becomes a spare when it gets back; when there is
+// no spare it may be the one itself. As long as a thread waits for events
+// nobody is kept from service, and the monitor sleeps: a server that is idle,
+// or has one busy client and two cores, pays nothing for it.
 
 package rpc
 
@@ -30,6 +31,7 @@ type monitor struct {
 	bed   sleeper
 	armed atomic.Bool
 	stop  atomic.Bool
+	owed  bool // a thread was told that it is replaced, and is not yet
 }
 
 // arm is called when the last waiting thread gets to work.
@@ -54,7 +56,7 @@ func (m *monitor) run(s *Server) {
 			continue
 		}
 		nanosleep(pause)
-		if s.waiting.Load() > 0 {
+		if s.waiting.Load() > 0 && !m.owed {
 			if calm++; calm >= calmTicks {
 				m.armed.Store(false)
 				if s.waiting.Load() == 0 {
@@ -77,22 +79,34 @@ func (m *monitor) halt() {
 }
 
 // relieve replaces the service threads that run the same procedure as when the
-// monitor looked last.
+// monitor looked last. A thread learns of it when that procedure ends, and one
+// whose procedure has just ended is left alone: there are always as many
+// threads at epoll, or on their way, as there should be.
 func (s *Server) relieve() {
 	for _, t := range *s.services.Load() {
+		if s.mon.owed && !s.replace() {
+			return // no more spares: the stuck ones must do
+		}
 		at := t.running.Load()
 		stuck := at != 0 && at == t.seen
 		t.seen = at
-		if !stuck || t.replaced.Load() || !asleep(int(t.tid.Load())) {
-			continue
+		if stuck && at&taken == 0 && asleep(int(t.tid.Load())) {
+			s.mon.owed = t.running.CompareAndSwap(at, at|taken)
 		}
-		t.replaced.Store(true)
-		if !s.spares.wake() && !s.startSpare() {
-			t.replaced.Store(false)
-			return // no more spares: the stuck ones must do
-		}
-		s.nreplaced.Add(1)
 	}
+	if s.mon.owed {
+		s.replace()
+	}
+}
+
+// replace has a spare thread take a place at epoll.
+func (s *Server) replace() bool {
+	if !s.spares.wake() && !s.startSpare() {
+		return false
+	}
+	s.mon.owed = false
+	s.nreplaced.Add(1)
+	return true
 }
 
 // asleep reports whether a thread sleeps, or may do so. One that computes, or
@@ -125,7 +139,7 @@ func (s *Server) spare(t *service, bed *sleeper) bool {
 	if !s.spares.sleep(bed, spareIdle) {
 		return false
 	}
-	t.replaced.Store(false)
+	t.replaced = false
 	return !s.stopping.Load()
 }
 

@@ -160,6 +160,15 @@ func (a *assembly) added(k int) bool {
 	return a.left == 0 && a.last && k > 0
 }
 
+// note keeps since, after a read.
+func (a *assembly) note(now int64) {
+	if !a.active() {
+		a.since = 0
+	} else if a.since == 0 {
+		a.since = now
+	}
+}
+
 // finish hands out the complete record and its buffer, which is nil for an
 // empty record, and starts anew.
 func (a *assembly) finish() (body []byte, b *buffer) {

@@ -92,6 +92,7 @@ func NewServer(cfg Config) (*Server, error) {
 		s.startService()
 	}
 	s.threads.Add(1)
+	s.mon.armed.Store(true) // the threads may be at work before they ever wait
 	go s.mon.run(s)
 	go s.janitor()
 	return s, nil

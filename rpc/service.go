@@ -39,6 +39,10 @@ const (
 	maxRounds = 16        // reads of one connection before others get their turn
 )
 
+// taken, in service.running: the procedure sleeps, and another thread takes
+// this one's place, now or when there is one.
+const taken = 1 << 63
+
 // service is one service thread.
 type service struct {
 	worker
@@ -56,9 +60,9 @@ type service struct {
 	sitOut     int    // waits without a look, from now on
 
 	serial   uint64        // of the last procedure
-	running  atomic.Uint64 // serial of the procedure that runs; 0 when none does
+	running  atomic.Uint64 // serial of the procedure that runs, 0 when none does; and taken
 	seen     uint64        // the monitor's: what running was when it looked last
-	replaced atomic.Bool   // another thread has taken this one's place
+	replaced bool          // another thread has taken this one's place
 }
 
 // run is a service thread's life.
@@ -74,12 +78,12 @@ func (t *service) run(s *Server) {
 	bed := new(sleeper)
 	for t.event() {
 		if t.doomed {
-			if !t.replaced.Load() {
+			if !t.replaced {
 				s.startService()
 			}
 			break
 		}
-		if t.replaced.Load() && !s.spare(t, bed) {
+		if t.replaced && !s.spare(t, bed) {
 			break
 		}
 	}
@@ -165,6 +169,7 @@ func (t *service) serve(c *Conn, events uint32) {
 	c.mu.Lock()
 	c.busy = false
 	c.active = t.srv.Now()
+	c.in.note(c.active)
 	c.rearm()
 	c.unlock()
 }
@@ -181,9 +186,6 @@ func (t *service) round(c *Conn) bool {
 	for more := ok; more && ok; {
 		var err error
 		in, err = t.split(c, in)
-		if c.in.since == 0 {
-			c.in.since = now
-		}
 		more = len(in) > 0 && err == nil
 		order, sane := t.group()
 		n, going := t.burst(c, order, now)
@@ -259,6 +261,8 @@ func (t *service) read(c *Conn) (in []byte, full, ok bool) {
 		c.close("receive: " + e.Error())
 		return nil, false, false
 	case n == 0:
+		s.pool.put(c.in.buf) // the rest of that call will not come
+		c.in = assembly{}
 		c.mu.Lock()
 		c.eof = true
 		c.mu.Unlock()
@@ -343,7 +347,7 @@ func (t *service) burst(c *Conn, order []int, now int64) (n int, going bool) {
 	for n < len(order) && going {
 		p := &t.calls[order[n]]
 		t.serial++
-		t.running.Store(t.serial)
+		t.runs(t.serial)
 		if t.worker.run(c, p, now, false) && !s.slow.submit(c, p, now) {
 			if p.cache.cache != nil {
 				p.cache.forget() // it will be looked up again
@@ -354,7 +358,7 @@ func (t *service) burst(c *Conn, order []int, now int64) (n int, going bool) {
 		}
 		n++
 		if t.early(n, len(order)) {
-			t.running.Store(0) // sending is never stuck, and may take a while
+			t.runs(0) // sending is never stuck, and may take a while
 			queued := t.flush(c)
 			going = queued == 0 || queued <= s.queueLimit()
 		}
@@ -362,7 +366,7 @@ func (t *service) burst(c *Conn, order []int, now int64) (n int, going bool) {
 			going = false
 		}
 	}
-	t.running.Store(0)
+	t.runs(0)
 	c.calls.Add(uint64(n))
 	if queued := t.flush(c); queued > s.queueLimit() {
 		going = false
@@ -377,6 +381,13 @@ func (t *service) burst(c *Conn, order []int, now int64) (n int, going bool) {
 		c.mu.Unlock()
 	}
 	return n, going
+}
+
+// runs notes which procedure runs, and whether the last one was found asleep.
+func (t *service) runs(serial uint64) {
+	if t.running.Swap(serial)&taken != 0 {
+		t.replaced = true
+	}
 }
 
 // early reports whether the replies to the first n calls of a burst of size

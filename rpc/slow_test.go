@@ -227,6 +227,26 @@ func TestStuckServiceThreads(t *testing.T) {
 	eventually(t, "two threads serve", func() bool { return ts.waiting.Load() == 2 })
 }
 
+// Out of spares, a thread whose procedure ends after all takes its own place
+// again.
+func TestOutOfSpares(t *testing.T) {
+	ts := start(t, func(c *Config) { c.Threads, c.SpareThreads = 1, 1 })
+	for range 20 {
+		p, q := ts.dial(t), ts.dial(t)
+		p.send(record(1, procBlock))
+		eventually(t, "one is stuck", func() bool { return ts.asleep.Load() == 1 })
+		q.send(record(1, procBlock))
+		eventually(t, "both are stuck", func() bool { return ts.asleep.Load() == 2 })
+		time.Sleep(3 * time.Millisecond)
+		ts.openGate()
+		p.expect(1, 1)
+		q.expect(1, 1)
+		eventually(t, "one thread serves", func() bool { return ts.waiting.Load() == 1 })
+		p.alive()
+		ts.closeGate()
+	}
+}
+
 // TestBusyThreadsAreNotReplaced: a procedure that computes is not stuck.
 func TestBusyThreadsAreNotReplaced(t *testing.T) {
 	if !asleep(1 << 30) {
