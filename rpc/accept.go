@@ -116,6 +116,9 @@ func (s *Server) admit(fd int, sa unix.Sockaddr) {
 		}
 		unix.Close(fd)
 		c.closed, c.gone = true, true
+		if s.cfg.OnDisconnect != nil {
+			s.cfg.OnDisconnect(c)
+		}
 		return
 	}
 	if o := s.cfg.Observer; o != nil {

@@ -229,8 +229,28 @@ func (f cacheRef) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiters(f.entry)
-	s.unchain(f.entry, f.cache)
-	s.entries[f.entry].state = cacheFree
+	s.free(f.entry, f.cache)
+}
+
+func (s *cacheShard) free(i int32, r *replyCache) {
+	s.unchain(i, r)
+	s.entries[i].state = cacheFree
+}
+
+// abandon ends a call that was not begun, unless a copy waits for its answer:
+// then it returns false. The zero cacheRef has no copies.
+func (f cacheRef) abandon() bool {
+	if f.cache == nil {
+		return true
+	}
+	s := &f.cache.shards[f.shard]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.awaiting[f.entry]) > 0 {
+		return false
+	}
+	s.free(f.entry, f.cache)
+	return true
 }
 
 // used is the number of entries that hold an answer or a running call.

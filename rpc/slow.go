@@ -84,9 +84,7 @@ func (s *slowPool) submit(c *Conn, p *incoming, arrived int64) bool {
 	if p.buf == nil {
 		n := copy(buf.b, p.body)
 		sc.in.body, sc.in.buf = buf.b[:n:n], buf
-		fault := sc.in.head.fault
 		sc.in.head.decode(sc.in.body) // its slices must point into the copy
-		sc.in.head.fault = fault
 	}
 	p.buf, p.cache = nil, cacheRef{}
 	s.q.add(c, sc)
@@ -164,11 +162,9 @@ func (s *slowPool) thread() {
 			break
 		}
 		c, size := l.c, 0
-		if c.isClosed() { // no answer can reach the client: it will ask again
-			if sc.in.cache.cache != nil {
-				sc.in.cache.forget()
-			}
-		} else {
+		// When no answer can reach the client, it will ask again, if it has
+		// not done so by now.
+		if !c.isClosed() || !sc.in.cache.abandon() {
 			w.run(c, &sc.in, sc.arrived, true)
 			size = w.enc.Len()
 			w.flush(c)

@@ -65,7 +65,11 @@ func TestWire(t *testing.T) {
 	}{
 		{"null", rawCall(7, 0, 2, prog, 3, 0, none, none), accept(0)},
 		{"null of the other version", rawCall(7, 0, 2, prog, 5, 0, none, none), accept(0)},
-		{"null with 17 groups", rawCall(7, 0, 2, prog, 3, 0, authSys(4, 17), none), accept(0)},
+		{"null with 17 groups", rawCall(7, 0, 2, prog, 3, 0, authSys(4, 17), none), badCred},
+		{"null with a credential cut short", rawCall(7, 0, 2, prog, 3, 0, 1, 100, 0), badCred},
+		{"null without a credential", rawCall(7, 0, 2, prog, 3, 0), badCred},
+		{"null without a verifier", rawCall(7, 0, 2, prog, 3, 0, none), badVerf},
+		{"null with a verifier", rawCall(7, 0, 2, prog, 3, 0, none, 0, 4, 1), badVerf},
 		{"null of a flavour not served", rawCall(7, 0, 2, prog, 3, 0, 6, 0, none), badCred},
 		{"AUTH_NONE", rawCall(7, 0, 2, prog, 3, who, none, none), whoNone},
 		{"AUTH_SYS, 16 groups", rawCall(7, 0, 2, prog, 3, who, authSys(0, 16), none),

@@ -88,9 +88,6 @@ func (s *Server) look(p *incoming) {
 			}
 			if h.proc == 0 {
 				p.proc = &null
-				if h.fault != faultFlavor {
-					h.fault = faultNone // NULL needs no credentials
-				}
 			} else if h.proc < uint32(len(v.Procs)) && v.Procs[h.proc].Run != nil {
 				p.proc = &v.Procs[h.proc]
 			} else {
@@ -104,8 +101,9 @@ func (s *Server) look(p *incoming) {
 	p.stat = acceptProgUnavail
 }
 
-// null is procedure 0 of every version (RFC 5531, 12.1). A flavour that is
-// not served is refused even here: RPCSEC_GSS and AUTH_TLS negotiate by NULL,
+// null is procedure 0 of every version (RFC 5531, 12.1). It needs no more than
+// AUTH_NONE, but what is malformed, or of a flavour that is not served, is
+// refused even here, as Linux does: RPCSEC_GSS and AUTH_TLS negotiate by NULL,
 // and would misread a plain success.
 var null = Proc{Name: "NULL", Run: func(*Call) Verdict { return Done }}
 
@@ -114,7 +112,11 @@ var null = Proc{Name: "NULL", Run: func(*Call) Verdict { return Done }}
 func (w *worker) run(c *Conn, p *incoming, arrived int64, mayBlock bool) (move bool) {
 	e, h := &w.enc, &p.head
 	start, at, before, payloads := e.Mark(), len(e.Bytes()), e.Len(), len(e.Segments())
-	if h.fault == faultReply {
+	switch h.fault {
+	case faultNotCall: // it was held, and nobody has looked at it before
+		w.lost = true
+		return false
+	case faultReply:
 		if !c.answered(h.xid, p.body) {
 			c.mu.Lock()
 			c.eof = true // read no more, send what is due, close
