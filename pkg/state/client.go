@@ -191,36 +191,22 @@ func (s *State) scramble(n uint32) uint32 {
 }
 
 // makeRoom makes room for one more record of a peer: it drops an unconfirmed record, the peer's oldest, or of all the
-// oldest when the table is full; else it has the oldest expired client reaped. It reports whether there is room now.
+// oldest when the table is full; else an expired client has to go first. It reports whether there is room now.
 func (s *State) makeRoom(now int64, p *peer) bool {
 	full := len(s.unconfirmed)+len(s.confirmed) >= s.cfg.MaxClients
 	var old *Client
-	oldest := func(c *Client) {
-		if old == nil || c.renewed.Load() < old.renewed.Load() {
-			old = c
-		}
-	}
 	for _, q := range s.peers {
 		if e := q.unconfirmed.Front(); e != nil && (full || q == p) {
-			oldest(e.Value.(*Client))
+			if c := e.Value.(*Client); old == nil || c.renewed.Load() < old.renewed.Load() {
+				old = c
+			}
 		}
 	}
 	if old != nil {
 		s.dropUnconfirmed(old)
 		return true
 	}
-	if now < s.nextRoom {
-		return false // who is refused comes again, perhaps at once
-	}
-	s.nextRoom = now + roomEvery
-	for _, c := range s.confirmed {
-		if c.expired(now) && (full || c.peer == p) {
-			oldest(c)
-		}
-	}
-	if old != nil {
-		s.queueReap(old)
-	}
+	s.short(now, p)
 	return false
 }
 
@@ -425,9 +411,6 @@ func (s *State) removeRecords(going []*Client) bool {
 	s.logf("client %q: its record can't be removed, so its state is kept and what conflicts with it waits: %v", remove[0], err)
 	return false
 }
-
-// roomEvery is how often, in nanoseconds, all clients are looked at for one that has expired, to make room.
-const roomEvery = int64(10e6)
 
 // How long the end of a client waits for its calls under way.
 const (

@@ -81,8 +81,34 @@ func (c *Client) Gone() bool {
 
 // objectRoom tells whether a client may have one more stateid or owner.
 func (c *Client) objectRoom() bool {
-	return c.peer.may(c.peer.objects, c.s.objects, c.s.cfg.MaxObjects)
+	if c.peer.may(c.peer.objects, c.s.objects, c.s.cfg.MaxObjects) {
+		return true
+	}
+	c.s.short(c.s.now(), c.peer)
+	return false
 }
+
+// short is for when a peer may have no more of something: the client that has been expired for longest is ended, of this
+// peer's if it has one. Whoever was refused comes again, perhaps at once, so that there is a pause between two looks at all
+// clients. The caller holds the lock.
+func (s *State) short(now int64, p *peer) {
+	if now < s.nextShort {
+		return
+	}
+	s.nextShort = now + shortPause
+	var old *Client
+	for _, c := range s.confirmed {
+		if !c.queued && c.expired(now) && (old == nil || old.peer != p && c.peer == p ||
+			(old.peer == p) == (c.peer == p) && c.renewed.Load() < old.renewed.Load()) {
+			old = c
+		}
+	}
+	if old != nil {
+		s.queueReap(old)
+	}
+}
+
+const shortPause = int64(10e6) // ns
 
 // countObjects counts stateids and owners that come or go.
 func (c *Client) countObjects(n int) {
@@ -92,13 +118,15 @@ func (c *Client) countObjects(n int) {
 
 // rangeRoom tells whether a client may have one more byte range.
 func (s *State) rangeRoom(l *lockState) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	now := s.enter()
+	defer s.leave()
 	p := l.client.peer
-	if _, known := l.owner.held[l.key]; !known && !p.may(p.places, s.places, s.cfg.MaxLockPlaces) {
-		return false
+	_, known := l.owner.held[l.key]
+	if (known || p.may(p.places, s.places, s.cfg.MaxLockPlaces)) && p.may(p.ranges, int(s.locks.ranges.total.Load()), s.cfg.MaxRanges) {
+		return true
 	}
-	return p.may(p.ranges, int(s.locks.ranges.total.Load()), s.cfg.MaxRanges)
+	s.short(now, p)
+	return false
 }
 
 // countRanges counts byte ranges that a lock owner got or gave on a file. Changes come in any order, so that the count may

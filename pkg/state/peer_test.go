@@ -120,9 +120,23 @@ func TestPeerShares(t *testing.T) {
 		ok(t, "its LOCK", err)
 	}
 	w.check()
-	for _, c := range []*cl41{greedy, again, c} {
-		ok(t, "its end", w.s.ExpireClient(c.id))
+
+	// What expired clients have is for those who are there.
+	w.advance(testLease + time.Second)
+	c.use0()
+	err = nil
+	for i, refused := 200, 0; err == nil && refused < 20; i++ {
+		if _, err = c.open(fmt.Sprint(i), fkey(i), ShareRead, 0); err == ErrResource {
+			w.settle()
+			w.clock.Add(shortPause)
+			refused, err = refused+1, nil
+		}
 	}
+	ok(t, "OPEN", err)
+	if len(w.s.confirmed) != 1 || w.s.objects != 20 {
+		t.Errorf("%d clients are left, with %d objects", len(w.s.confirmed), w.s.objects)
+	}
+	ok(t, "its end", w.s.ExpireClient(c.id))
 	w.check()
 	if w.s.objects != 0 || w.s.places != 0 || w.s.reserved.Load() != 0 || len(w.s.peers) != 0 {
 		t.Errorf("%d objects, %d bytes, %d peers are left", w.s.objects, w.s.reserved.Load(), len(w.s.peers))

@@ -140,6 +140,7 @@ func (s *State) createSession(call *Call, a *CreateSessionArgs, fore, back Chann
 	}
 	sess := &Session{s: s, client: c, minor: call.Minor, back: back, cbProgram: a.CBProgram, cbSec: sec, conns: map[uint64]BindDir{}}
 	if !sess.reserve(&fore) {
+		s.short(now, c.peer)
 		return res, nil, ErrDelay
 	}
 	sess.fore = fore

@@ -47,7 +47,7 @@ type State struct {
 	objects     int                       // stateids and owners of all clients
 	blocked     [blockedSlots]blockedFile // whose delegation was recalled of late, by hash
 	nextSweep   int64
-	nextRoom    int64
+	nextShort   int64
 	after       []func() // run by leave
 	reap        []*Client
 	reaping     bool
