@@ -9,6 +9,7 @@ package vfs
 
 import (
 	"bytes"
+	"errors"
 
 	"golang.org/x/sys/unix"
 
@@ -80,6 +81,11 @@ func (n Node) isRoot() bool {
 // find looks a name up under the thread's credentials, crosses mount points as the export says, and opens what it finds.
 func (v *View) find(dir Node, name []byte) (Node, error) {
 	th, m := v.th, dir.m
+	if isDotDot(name) && dir.wayOut() {
+		if n, err := v.beneath(dir, name); err != errNoCopy {
+			return n, err
+		}
+	}
 	if !v.c.MayBlock && m.gate.closed() && !th.cached(dir.f.PathFD(), name) {
 		return Node{}, ErrWouldBlock
 	}
@@ -88,7 +94,7 @@ func (v *View) find(dir Node, name []byte) (Node, error) {
 	m.gate.done(th, start)
 	switch {
 	case e == unix.EOPNOTSUPP && dir.exp.tree.live:
-		return v.beneath(dir, name) // something without handles is mounted there
+		return v.hidden(dir, name) // something without handles is mounted there
 	case e != 0:
 		return Node{}, v.stale(dir, e)
 	case th.mntID != m.mntID:
@@ -106,6 +112,11 @@ func (v *View) find(dir Node, name []byte) (Node, error) {
 	th.hold(f)
 	return Node{f: f, m: m, exp: dir.exp}, nil
 }
+
+// wayOut tells whether ".." may lead out of the export, should somebody on the server have moved the directory: where the
+// export is served through the mount itself. In a copy of its directory's mount alone the kernel refuses to go further up
+// than the copy reaches.
+func (n Node) wayOut() bool { return n.m.treeFD < 0 && n.m == n.exp.tree.root() }
 
 // handleFlags is what name_to_handle_at has to be told for names in a directory.
 func (n Node) handleFlags() int {
@@ -200,7 +211,7 @@ func (v *View) cross(dir Node, name []byte) (Node, error) {
 	}
 	c, known := tbl.byMnt[th.mntID]
 	if !known && !tree.live {
-		return v.beneath(dir, name)
+		return v.hidden(dir, name)
 	}
 	if !known {
 		if !v.c.MayBlock {
@@ -237,16 +248,28 @@ func (v *View) cross(dir Node, name []byte) (Node, error) {
 			}
 			return n, err
 		}
-		return v.beneath(dir, name)
+		return v.hidden(dir, name)
 	}
 	if c.m == nil || !v.opts.Crossmnt {
-		return v.beneath(dir, name)
+		return v.hidden(dir, name)
 	}
 	return v.in(c.m, dir.exp)
 }
 
-// beneath opens the directory that a mount hides: it looks the name up in a copy of the mount without what is mounted
-// there.
+// errNoCopy: the kernel makes no copy of the mount (which is said in the log when the export is opened).
+var errNoCopy = errors.New("vfs: no copy of a mount")
+
+// hidden opens the directory that a mount hides.
+func (v *View) hidden(dir Node, name []byte) (Node, error) {
+	n, err := v.beneath(dir, name)
+	if err == errNoCopy {
+		err = unix.EACCES
+	}
+	return n, err
+}
+
+// beneath looks a name up in a copy of the directory's mount without what is mounted there, and without what is above the
+// export.
 func (v *View) beneath(dir Node, name []byte) (Node, error) {
 	if !v.c.MayBlock {
 		return Node{}, ErrWouldBlock
@@ -256,7 +279,7 @@ func (v *View) beneath(dir Node, name []byte) (Node, error) {
 	err := th.runAsServer(func() error {
 		under, err := dir.m.below()
 		if err != nil {
-			return unix.EACCES // said in the log when the export was opened
+			return errNoCopy
 		}
 		handleOf(&dir.f.Key, &th.fh)
 		var e unix.Errno

@@ -130,6 +130,15 @@ func (v *View) detail(dir Node, d *DirEntry, plus bool) {
 	if !plus || v.detailByName(dir, d) {
 		return
 	}
+	if isDotDot(d.Name) && dir.wayOut() {
+		if n, err := v.find(dir, d.Name); err == nil {
+			if v.attr(n, &d.Attr) == nil {
+				v.handle(&d.Handle, n)
+			}
+			v.th.drop(n.f)
+		}
+		return
+	}
 	// One descriptor for both, so that they are the same file's.
 	fd, e := th.openat(dir.f.PathFD(), d.Name, unix.O_PATH)
 	if e != 0 {
