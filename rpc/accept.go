@@ -1,7 +1,9 @@
 // Accepting connections.
 //
-// A connection past the limit is accepted and closed: the client learns at
-// once that it is not served, and those that are notice nothing. When the
+// At the limit an idle connection gives way to a new one: one that has not made
+// a call, soon, or one that has, later. Those that know NFS connect again when
+// they need it. If there is none, the new one is accepted and closed: the client
+// learns at once that it is not served, and those that are notice nothing. When the
 // process is out of descriptors, nothing can be accepted; new clients stay in
 // the kernel's backlog until there are some.
 
@@ -106,6 +108,9 @@ func (s *Server) admit(fd int, sa unix.Sockaddr) {
 	if s.cfg.OnConnect != nil {
 		s.cfg.OnConnect(c)
 	}
+	if s.table.full() {
+		s.makeRoom()
+	}
 	c.mu.Lock()
 	defer c.unlock()
 	if !s.table.add(c) {
@@ -130,6 +135,42 @@ func (s *Server) admit(fd int, sa unix.Sockaddr) {
 	if e := s.poll.ctl(unix.EPOLL_CTL_ADD, fd, &c.ev); e != 0 {
 		c.shut("epoll: " + e.Error())
 	}
+}
+
+const (
+	roomScan   = 128                     // connections looked at for one that may be closed
+	idleUnused = int64(5 * time.Second)  // after it a connection without a call may be
+	idleUsed   = int64(60 * time.Second) // and any
+)
+
+// makeRoom closes the connection that can best be spared of the next few.
+func (s *Server) makeRoom() {
+	now := s.Now()
+	var victim *Conn
+	var most int64
+	for range min(roomScan, len(s.table.slots)) {
+		c := s.table.slots[int(s.roomHand.Add(1))%len(s.table.slots)].Load()
+		if c == nil {
+			continue
+		}
+		c.mu.Lock()
+		idle := now - c.active
+		if c.calls.Load() == 0 {
+			idle += idleUsed - idleUnused
+		}
+		if c.quiet() && !c.closed && idle > max(most, idleUsed) {
+			victim, most = c, idle
+		}
+		c.mu.Unlock()
+	}
+	if victim == nil {
+		return
+	}
+	victim.mu.Lock()
+	if victim.quiet() {
+		victim.shut(reasonRoom)
+	}
+	victim.unlock()
 }
 
 // tune sets the socket's options. None is vital: an error is ignored.

@@ -58,6 +58,7 @@ func (r Reason) String() string { return reasonNames[r] }
 const (
 	reasonStalled  = "closed: too many replies queued, and it has stalled longest"
 	reasonIdle     = "closed: idle"
+	reasonRoom     = "closed: idle, and its place was needed at the connection limit"
 	reasonUnfilled = "closed: an unfinished call came in too slowly while others waited for memory"
 	reasonShutdown = "closed: the server shuts down"
 )
@@ -89,7 +90,7 @@ type Config struct {
 	MaxQueuedPerConn int   // bytes of replies queued before a connection is no longer read; 1 MiB
 	MaxQueuedTotal   int64 // bytes of replies queued for all; past it the longest stalled connection is closed; 256 MiB
 
-	MaxConns    int           // 0: half of RLIMIT_NOFILE, at most 65536
+	MaxConns    int           // 0: half of RLIMIT_NOFILE, at most 65536; past it idle ones give way, or the new one is closed
 	IdleTimeout time.Duration // a connection with nothing in flight is closed after it; 6 min; negative: never
 	UserTimeout time.Duration // TCP_USER_TIMEOUT: a client that acknowledges or takes nothing for so long is lost; 3 min
 

@@ -105,6 +105,11 @@ func (c *Conn) unlock() {
 	}
 }
 
+// quiet reports that nothing is under way; the lock is held.
+func (c *Conn) quiet() bool {
+	return !c.busy && !c.sending && !c.waiting && c.inflight == 0 && len(c.out) == 0
+}
+
 // shut starts the end of the connection; the lock is held.
 func (c *Conn) shut(reason string) {
 	if c.closed {
@@ -257,6 +262,13 @@ func (t *table) add(c *Conn) bool {
 	t.slots[c.slot].Store(c)
 	t.n++
 	return true
+}
+
+// full reports that all slots are taken.
+func (t *table) full() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.n == len(t.slots)
 }
 
 func (t *table) remove(c *Conn) {

@@ -1,4 +1,5 @@
-// What a connection has sent and may not run yet, because it is at a limit.
+// What a connection has sent and may not run yet, because it is at a limit or
+// others have their turn.
 //
 // It is kept as whole records of one fragment each, one behind the other, and
 // an incomplete one in the connection's assembly. A large call that came alone
@@ -91,6 +92,7 @@ func (t *service) resume(c *Conn) bool {
 			h.at += 4 + len(t.calls[i].body)
 		}
 		t.release()
+		ok = ok && !t.overtime()
 	}
 	if h.at == h.end {
 		t.srv.pool.put(h.buf)

@@ -134,3 +134,73 @@ func TestHalfCloseWithCallsInFlight(t *testing.T) {
 		t.Errorf("after the last answer: %v", err)
 	}
 }
+
+// Who sends thousands of calls at once gets all the answers, but not before
+// others get theirs.
+func TestFloodGivesTurns(t *testing.T) {
+	var ran atomic.Int64
+	ts := start(t, func(c *Config) {
+		c.Threads = 1
+		c.Observer = &observer{call: func(c *Call, _ int64, _, _ int) {
+			if c.Proc != procEcho {
+				return
+			}
+			ran.Add(1)
+			for end := time.Now().Add(100 * time.Microsecond); time.Now().Before(end); {
+			}
+		}}
+	})
+	const calls = 3000
+	p, q := ts.dial(t), ts.dial(t)
+	q.alive()
+	p.send(burst(1, calls, procEcho, 0)) // 250 KiB
+	eventually(t, "the flood is served", func() bool { return ran.Load() > 0 })
+	q.alive()
+	if n := ran.Load(); n > calls/2 {
+		t.Errorf("one call waited for %d of another client", n)
+	}
+	p.expect(1, calls)
+	p.alive()
+}
+
+// At the connection limit, who connects is served in place of one that has been
+// idle: first of those that never made a call.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	conns := make(chan *Conn, 10)
+	ts := start(t, func(c *Config) {
+		c.MaxConns = 3
+		c.OnConnect = func(c *Conn) { conns <- c }
+	})
+	dial := func() (*peerConn, *Conn) { return ts.dial(t), <-conns }
+	age := func(c *Conn, by time.Duration) {
+		c.mu.Lock()
+		c.active -= int64(by)
+		c.mu.Unlock()
+	}
+	old, oldConn := dial()
+	old.alive()
+	unused, unusedConn := dial()
+	busy, busyConn := dial()
+	busy.send(record(1, procGate))
+	eventually(t, "it is served", func() bool { return ts.asleep.Load() == 1 })
+	age(busyConn, time.Hour)
+	age(oldConn, 50*time.Second)
+	age(unusedConn, 4*time.Second)
+	p, _ := dial()
+	p.closed() // it is too soon
+
+	age(unusedConn, 2*time.Second)
+	p, pConn := dial()
+	p.alive()
+	unused.closed()
+	old.alive()
+
+	age(oldConn, 61*time.Second)
+	age(pConn, 70*time.Second)
+	q, _ := dial()
+	q.alive()
+	p.closed()
+	old.alive()
+	ts.openGate()
+	busy.expect(1, 1)
+}

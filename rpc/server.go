@@ -45,6 +45,7 @@ type Server struct {
 	stopping   atomic.Bool
 	nextID     atomic.Uint64
 	nextThread atomic.Uint32
+	roomHand   atomic.Uint32 // where makeRoom looks next
 	nreplaced  atomic.Uint64
 	rejects    [NumReasons]atomic.Uint64
 	logLimit   [NumReasons]limiter
@@ -214,7 +215,9 @@ const patience = int64(5 * time.Second)
 
 // sweep closes what has been idle too long and, when memory is short, as many
 // connections as wait for some: those that keep calls waiting because they
-// take no replies, and those whose unfinished records come in most slowly.
+// take no replies, and those whose unfinished records come in most slowly. What
+// else such a connection does, or leaves undone, is no excuse: only while the
+// server does not read it for reasons of its own is it spared.
 func (s *Server) sweep(now int64) {
 	type hog struct {
 		c      *Conn
@@ -225,14 +228,14 @@ func (s *Server) sweep(now int64) {
 	short := int(s.pool.waiting.Load())
 	s.table.all(func(c *Conn) {
 		c.mu.Lock()
-		quiet := !c.busy && !c.sending && c.inflight == 0 && len(c.out) == 0
+		choked := c.flow.Load() == flowChoked
 		switch {
-		case s.cfg.IdleTimeout > 0 && quiet && !c.waiting && now-c.active > int64(s.cfg.IdleTimeout):
+		case s.cfg.IdleTimeout > 0 && c.quiet() && now-c.active > int64(s.cfg.IdleTimeout):
 			c.shut(reasonIdle)
 		case short == 0:
-		case quiet && c.in.buf != nil && now-c.in.since > patience:
+		case !c.busy && c.in.buf != nil && now-c.in.since > patience && (choked || c.armed&unix.EPOLLIN != 0):
 			hogs = append(hogs, hog{c, float64(c.in.got) / float64(now-c.in.since), reasonUnfilled})
-		case c.flow.Load() == flowChoked && c.inflight > 0 && now-c.progress > patience:
+		case !c.busy && choked && (c.inflight > 0 || c.held.buf != nil) && now-c.progress > patience:
 			hogs = append(hogs, hog{c, 0, reasonStalled})
 		}
 		c.unlock()

@@ -37,6 +37,7 @@ const (
 	lingerFor = 50_000    // nanoseconds, about what two wake-ups take
 	maxSitOut = 7         // waits without a look, at most
 	maxRounds = 16        // reads of one connection before others get their turn
+	turn      = 2_000_000 // nanoseconds of serving one connection, likewise
 )
 
 // taken, in service.running: the procedure sleeps, and another thread takes
@@ -54,6 +55,7 @@ type service struct {
 	order  []int
 
 	tid        atomic.Int32
+	began      int64  // when the present event was first read for
 	lastCaller []byte // flavour and identity of the last call that ran
 	waited     bool   // nothing was to be done before the present event
 	vain       int    // grows with each look in vain, see linger
@@ -163,6 +165,7 @@ func (t *service) serve(c *Conn, events uint32) {
 	}
 	c.unlock()
 	if read {
+		t.began = t.srv.Now()
 		for n := 0; n < maxRounds && t.round(c); n++ {
 		}
 	}
@@ -199,6 +202,9 @@ func (t *service) round(c *Conn) bool {
 		case !going:
 			t.hold(c, order[n:], in)
 			ok = false
+		case more && t.overtime():
+			t.hold(c, nil, in)
+			ok = false
 		}
 		t.release()
 	}
@@ -213,8 +219,13 @@ func (t *service) round(c *Conn) bool {
 	// may go to the other thread while this one still asks for it: 20 us of
 	// CPU in place of 60 for one call at a time.
 	small := t.nbytesOut.Load()-sent < largeFrom && c.in.left < largeFrom
-	return ok && (full || small && t.waited)
+	return ok && (full || small && t.waited) && now-t.began < turn
 }
+
+// overtime reports that other connections should be looked at: 256 KiB of small
+// calls, as much as one read takes, are 6,000. What is left is held, and the
+// connection goes on when its turn comes again.
+func (t *service) overtime() bool { return t.srv.Now()-t.began > turn }
 
 // release ends the life of t.calls.
 func (t *service) release() {
@@ -234,20 +245,19 @@ func (t *service) read(c *Conn) (in []byte, full, ok bool) {
 	if c.large {
 		size = largeRead
 	}
-	if t.pocket < s.pool.pocket && !t.refill(c) {
-		return nil, false, false
+	if t.pocket < s.pool.pocket {
+		if size, ok = t.refill(c, size); !ok {
+			return nil, false, false
+		}
 	}
 	room := c.in.room()
-	if t.pocket < s.pool.pocket {
-		size = 0 // a record may be finished, none begun
-	}
 	var n int
 	var e syscall.Errno
 	switch {
 	case len(room) == 0:
-		n, e = recv(c.fd, t.in[:size])
+		n, e = recv(c.fd, t.in[:size], 0)
 	case size == 0:
-		n, e = recv(c.fd, room)
+		n, e = recv(c.fd, room, 0)
 	default:
 		t.vec.add(room)
 		t.vec.add(t.in[:size])
@@ -274,29 +284,6 @@ func (t *service) read(c *Conn) (in []byte, full, ok bool) {
 		t.complete(c)
 	}
 	return t.in[:n-k], n == len(room)+size, true
-}
-
-// refill tops the pocket up. When there is no memory it leaves c waiting for
-// some and returns false, unless c can finish a record without.
-func (t *service) refill(c *Conn) bool {
-	p := t.srv.pool
-	for !p.fill(p.pocket - t.pocket) {
-		if c.in.left > 0 && c.in.last {
-			return true
-		}
-		c.mu.Lock()
-		c.waiting = true
-		wait := p.await(c, false)
-		if !wait {
-			c.waiting = false
-		}
-		c.mu.Unlock()
-		if wait {
-			return false
-		}
-	}
-	t.pocket = p.pocket
-	return true
 }
 
 // complete makes a call of the assembled record.

@@ -12,9 +12,9 @@ import (
 )
 
 // recv reads what is there into b.
-func recv(fd int, b []byte) (int, syscall.Errno) {
+func recv(fd int, b []byte, flags int) (int, syscall.Errno) {
 	for {
-		n, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
+		n, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), uintptr(flags|unix.MSG_DONTWAIT), 0, 0)
 		if e != unix.EINTR {
 			return int(n), e
 		}
