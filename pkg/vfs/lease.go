@@ -17,6 +17,7 @@ package vfs
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -266,10 +267,17 @@ func (l *Leases) deferLock(p pendingLock, file filecache.Key) (held bool, err er
 	if x == nil || !x.write {
 		return false, nil
 	}
-	if len(x.pending) >= maxPending {
+	full := len(x.pending) >= maxPending
+	switch {
+	case p.forget, full && p.typ == unix.F_UNLCK:
+		// Of a file that nobody else has open, what is pending is all that the owner has. An unlock that finds no place takes
+		// all of it away: rather none than a lock that stays for ever.
+		x.pending = slices.DeleteFunc(x.pending, func(o pendingLock) bool { return o.who == p.who })
+	case full:
 		return true, unix.ENOLCK
+	default:
+		x.pending = append(x.pending, p)
 	}
-	x.pending = append(x.pending, p)
 	return true, nil
 }
 

@@ -178,6 +178,19 @@ func TestWriteLease(t *testing.T) {
 			ok(t, "lock", b.locks.Lock(b.key, "other", true, 20, 29))
 			b.locks.Unlock(b.key, "other", 0, 1<<64-1)
 			b.locks.Forget(b.key, "other")
+			// However many there were, none comes back with the lease's end that was let go.
+			for i := range uint64(maxPending) {
+				if err := b.locks.Lock(b.key, "many", true, 100+2*i, 100+2*i); err != nil && i < maxPending-2 {
+					t.Fatalf("lock %d: %v", i, err)
+				}
+			}
+			if err := b.locks.Lock(b.key, "more", true, 30, 30); err != unix.ENOLCK {
+				t.Errorf("past the limit: %v", err)
+			}
+			b.locks.Unlock(b.key, "many", 0, 1<<64-1)
+			b.locks.Forget(b.key, "many")
+			ok(t, "lock", b.locks.Lock(b.key, "more", true, 30, 30))
+			b.locks.Forget(b.key, "more")
 			if b.count() != 0 || b.locks.Count() != 0 {
 				t.Error("a lock opened the file")
 			}
@@ -417,6 +430,7 @@ sys.stdin.read()
 type gate4 struct {
 	asked  []string
 	key    filecache.Key
+	held   bool
 	refuse error
 }
 
@@ -435,6 +449,8 @@ func (g *gate4) CheckSetattr(f *filecache.Key, c uint64, o, truncate bool) error
 func (g *gate4) CheckGetattr(f *filecache.Key, c uint64, o bool) error {
 	return g.ask("getattr", f, c, o)
 }
+func (g *gate4) Held(f *filecache.Key, c uint64) bool        { return g.held && *f == g.key }
+func (g *gate4) Ended() uint64                               { return 0 }
 func (g *gate4) CheckNames(f *filecache.Key, c uint64) error { return g.ask("names", f, c, false) }
 
 func TestGuard(t *testing.T) {

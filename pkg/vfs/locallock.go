@@ -29,7 +29,8 @@ type lockOwner struct {
 	who  any
 }
 
-// pendingLock is an operation that waits for a lease to end: typ F_RDLCK, F_WRLCK, or F_UNLCK.
+// pendingLock is an operation that waits for a lease to end: typ F_RDLCK, F_WRLCK, or F_UNLCK. forget is not kept: it takes
+// those of its owner away.
 type pendingLock struct {
 	who        any
 	typ        int16
@@ -225,8 +226,6 @@ func (l *Locks) replay(file filecache.Key, ops []pendingLock) {
 	for _, p := range ops {
 		var err error
 		switch {
-		case p.forget:
-			l.forget(file, p.who)
 		case p.typ == unix.F_UNLCK:
 			l.unlock(file, p.who, p.start, p.end)
 		default:
