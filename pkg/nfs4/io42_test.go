@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -305,110 +304,78 @@ func TestXattrs(t *testing.T) {
 	set(wire.SETXATTR4_EITHER, "bigger", big+"v", wire.NFS4ERR_XATTR2BIG)
 }
 
-// resident counts a file's pages in memory.
-func resident(t testing.TB, path string) (n int) {
-	t.Helper()
-	f, err := os.Open(path)
-	must(t, err)
-	defer f.Close()
-	st, err := f.Stat()
-	must(t, err)
-	m, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
-	must(t, err)
-	defer unix.Munmap(m)
-	vec := make([]byte, len(m)/os.Getpagesize())
-	if _, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), uintptr(unsafe.Pointer(&vec[0]))); e != 0 {
-		t.Fatal(e)
-	}
-	for _, p := range vec {
-		n += int(p & 1)
-	}
-	return n
-}
-
-// dropPages empties the page cache of a file. Pages that are being read or sent stay; so it tries until none is there.
-func dropPages(t testing.TB, path string) {
-	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	must(t, err)
-	defer f.Close()
-	must(t, f.Sync())
-	for try := 0; ; try++ {
-		must(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
-		if resident(t, path) == 0 {
-			return
-		}
-		if try == 1000 {
-			t.Fatal("the page cache keeps the file")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-// IO_ADVISE steers what follows on the same open, and no other: seen by the ways READs take, and by what they bring into memory.
+// IO_ADVISE steers what follows on the same open, and no other: seen by the ways READs take.
 func TestIOAdvise(t *testing.T) {
-	s := startServerOn(t, testenv.XFS(t, 512))
-	path := filepath.Join(s.dir, "f")
-	const size = 8 << 20
-	randomFile(t, path, size)
+	s := startServer(t)
+	randomFile(t, filepath.Join(s.dir, "f"), 1<<20)
 	x, y := s.session(2, "advise"), s.session(2, "other")
 	_, o, fh := x.open("f", wire.OPEN4_SHARE_ACCESS_READ)
 	_, oo, _ := y.open("f", wire.OPEN4_SHARE_ACCESS_READ)
-	advise := func(off, n uint64, hints, want []wire.IOADVISEType4) {
-		t.Helper()
-		var res wire.IOADVISE4res
-		x.on(fh, op{wire.OP_IO_ADVISE, &wire.IOADVISE4args{IaaStateid: o.Stateid, IaaOffset: off, IaaCount: n, IaaHints: wire.Bits(hints...)}}).
-			next(t, wire.OP_IO_ADVISE, ok, &res)
-		if res.Resok4.IorHints.Words != wire.Bits(want...).Words {
-			t.Errorf("hints %v: answered %v", hints, res.Resok4.IorHints)
-		}
-	}
-	reads := func(mode string) int64 { return int64(s.engine.Stats().Read[mode].Calls) }
-	get := func(x *session, sid wire.Stateid4, off uint64, n uint32) {
-		t.Helper()
-		x.on(fh, read(sid, off, n)).next(t, wire.OP_READ, ok, &wire.READ4res{})
-	}
-
+	uncached := func() int64 { return int64(s.engine.Stats().Read["dontcache"].Calls) }
 	// A hint that nothing is known of is not answered.
-	advise(0, 0, []wire.IOADVISEType4{wire.IO_ADVISE4_NOREUSE, wire.IO_ADVISE4_INIT_PROXIMITY}, []wire.IOADVISEType4{wire.IO_ADVISE4_NOREUSE})
-	get(x, o.Stateid, 0, 1<<20)
-	if n := reads("dontcache"); n != 1 {
+	x.advise(fh, o.Stateid, 0, 0, []wire.IOADVISEType4{wire.IO_ADVISE4_NOREUSE, wire.IO_ADVISE4_INIT_PROXIMITY}, wire.IO_ADVISE4_NOREUSE)
+	x.get(fh, o.Stateid, 0, 1<<20)
+	if n := uncached(); n != 1 {
 		t.Errorf("NOREUSE: %d READs in dontcache", n)
 	}
-	get(y, oo.Stateid, 0, 1<<20)
-	if n := reads("dontcache"); n != 1 {
+	y.get(fh, oo.Stateid, 0, 1<<20)
+	if n := uncached(); n != 1 {
 		t.Errorf("another open's READ took the way of NOREUSE")
 	}
-	advise(0, 0, nil, nil)
-	get(x, o.Stateid, 0, 1<<20)
-	if n := reads("dontcache"); n != 1 {
+	x.advise(fh, o.Stateid, 0, 0, nil)
+	x.get(fh, o.Stateid, 0, 1<<20)
+	if n := uncached(); n != 1 {
 		t.Errorf("NOREUSE stayed after it was taken back")
 	}
+}
 
-	dropPages(t, path)
-	advise(0, 0, []wire.IOADVISEType4{wire.IO_ADVISE4_RANDOM}, []wire.IOADVISEType4{wire.IO_ADVISE4_RANDOM})
-	get(x, o.Stateid, 1<<20, 4096)
-	if n := resident(t, path); n != 1 {
+// What the hints bring into memory, each on a file that nobody has read before.
+func TestIOAdviseReadahead(t *testing.T) {
+	s := startServerOn(t, testenv.XFS(t, 512))
+	x := s.session(2, "advise")
+	// brings is how many pages a READ brings in after a hint.
+	brings := func(hint wire.IOADVISEType4, adviseAt, advised, off uint64, count uint32) int {
+		t.Helper()
+		name := fmt.Sprint("f", hint)
+		path := filepath.Join(s.dir, name)
+		testenv.ColdFile(t, path, 8)
+		_, o, fh := x.open(name, wire.OPEN4_SHARE_ACCESS_READ)
+		x.advise(fh, o.Stateid, adviseAt, advised, []wire.IOADVISEType4{hint}, hint)
+		if count > 0 {
+			x.get(fh, o.Stateid, off, count)
+		}
+		return settledPages(t, path)
+	}
+	if n := brings(wire.IO_ADVISE4_RANDOM, 0, 0, 1<<20, 4096); n != 1 {
 		t.Errorf("RANDOM: a READ of one page brought %d in", n)
 	}
-	dropPages(t, path)
-	advise(0, 0, []wire.IOADVISEType4{wire.IO_ADVISE4_NORMAL}, []wire.IOADVISEType4{wire.IO_ADVISE4_NORMAL})
-	get(x, o.Stateid, 0, 128<<10)
-	normal := settledPages(t, path)
+	normal := brings(wire.IO_ADVISE4_NORMAL, 0, 0, 0, 128<<10)
 	if normal <= 1 {
 		t.Errorf("NORMAL: a READ brought %d in", normal)
 	}
-	dropPages(t, path)
-	advise(0, 0, []wire.IOADVISEType4{wire.IO_ADVISE4_SEQUENTIAL}, []wire.IOADVISEType4{wire.IO_ADVISE4_SEQUENTIAL})
-	get(x, o.Stateid, 0, 128<<10)
-	if n := settledPages(t, path); n <= normal {
+	if n := brings(wire.IO_ADVISE4_SEQUENTIAL, 0, 0, 0, 128<<10); n <= normal {
 		t.Errorf("SEQUENTIAL: a READ brought %d in, with NORMAL %d", n, normal)
 	}
-	dropPages(t, path)
-	advise(1<<20, 4<<20, []wire.IOADVISEType4{wire.IO_ADVISE4_WILLNEED}, []wire.IOADVISEType4{wire.IO_ADVISE4_WILLNEED})
-	if n, want := settledPages(t, path), 4<<20/os.Getpagesize(); n < want {
+	if n, want := brings(wire.IO_ADVISE4_WILLNEED, 1<<20, 4<<20, 0, 0), 4<<20/os.Getpagesize(); n < want {
 		t.Errorf("WILLNEED: %d of %d pages are there", n, want)
 	}
+}
+
+// advise gives hints, and looks at which are taken.
+func (x *session) advise(fh []byte, sid wire.Stateid4, off, n uint64, hints []wire.IOADVISEType4, want ...wire.IOADVISEType4) {
+	t := x.s.t
+	t.Helper()
+	var res wire.IOADVISE4res
+	x.on(fh, op{wire.OP_IO_ADVISE, &wire.IOADVISE4args{IaaStateid: sid, IaaOffset: off, IaaCount: n, IaaHints: wire.Bits(hints...)}}).
+		next(t, wire.OP_IO_ADVISE, ok, &res)
+	if res.Resok4.IorHints.Words != wire.Bits(want...).Words {
+		t.Errorf("hints %v: answered %v", hints, res.Resok4.IorHints)
+	}
+}
+
+func (x *session) get(fh []byte, sid wire.Stateid4, off uint64, n uint32) {
+	x.s.t.Helper()
+	x.on(fh, read(sid, off, n)).next(x.s.t, wire.OP_READ, ok, &wire.READ4res{})
 }
 
 // settledPages is how many pages are in memory once no more come.
@@ -416,7 +383,7 @@ func settledPages(t testing.TB, path string) int {
 	t.Helper()
 	last, same := -1, 0
 	for same < 10 {
-		n := resident(t, path)
+		n := testenv.CachedPages(t, path)
 		if same++; n != last {
 			last, same = n, 0
 		}

@@ -8,9 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"sluice/test/testenv"
 )
 
 // xfsDir mounts a new XFS with reflinks.
@@ -325,59 +326,26 @@ func TestExclusive41(t *testing.T) {
 	})
 }
 
-// TestAdvise looks at what hints do to READs: which way they take, and what stays in the page cache.
+// TestAdvise looks at what hints do to READs: which way they take, and what they bring into the page cache, each from a file of its own that nobody has read.
 func TestAdvise(t *testing.T) {
 	d := ext4Dir(t, 64<<20)
 	b := serve(t, d, "rw,no_root_squash")
-	path := filepath.Join(d, "f")
-	const size = 8 << 20
-	if err := os.WriteFile(path, make([]byte, size), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	cold := func() {
-		sh(t, "sync", path)
-		f, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
-	}
-	cached := func() int {
-		f, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		m, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer unix.Munmap(m)
-		vec := make([]byte, size/os.Getpagesize())
-		if err := mincore(m, vec); err != nil {
-			t.Fatal(err)
-		}
-		n := 0
-		for _, p := range vec {
-			n += int(p & 1)
-		}
-		return n
-	}
 	b.as(0, 0, func(u *user) {
-		fh, _, err := u.lookup(u.mount(d), "f")
-		ok(t, "lookup", err)
-		cold()
-		if n := cached(); n != 0 {
-			t.Fatalf("%d pages are in memory at the start", n)
+		cold := func(name string) (fh []byte, cached func() int) {
+			path := filepath.Join(d, name)
+			testenv.ColdFile(t, path, 8)
+			fh, _, err := u.lookup(u.mount(d), name)
+			ok(t, "lookup", err)
+			return fh, func() int { return testenv.CachedPages(t, path) }
 		}
+		fh, _ := cold("noreuse")
 		u.c.Advice = AdviseNoReuse
-		_, _, err = u.read(fh, 0, 1<<20)
+		_, _, err := u.read(fh, 0, 1<<20)
 		ok(t, "read", err)
 		if s := b.eng.Stats(); s.Read["dontcache"].Calls != 1 {
 			t.Errorf("NOREUSE was served %+v", s.Read)
 		}
-		cold()
+		fh, cached := cold("random")
 		u.c.Advice = AdviseRandom
 		_, _, err = u.read(fh, 1<<20, 4096)
 		ok(t, "read", err)
@@ -390,8 +358,8 @@ func TestAdvise(t *testing.T) {
 		if n := cached(); n < 3 {
 			t.Errorf("without hints: a READ of one page brought %d in", n-1)
 		}
-		cold()
-		ok(t, "advise", u.do(fh, func(v *View, n Node) error { return v.Advise(n, 0, 4<<20, AdviseWillNeed|AdviseSequential) }))
+		fh, cached = cold("willneed")
+		ok(t, "advise", u.do(fh, func(v *View, n Node) error { return v.Advise(n, 0, 4<<20, AdviseWillNeed) }))
 		eventually(t, "WILLNEED reads ahead", func() bool { return cached() >= 4<<20/os.Getpagesize() })
 		for _, h := range []uint64{AdviseNormal, AdviseSequential, 1 << 40} {
 			ok(t, "advise", u.do(fh, func(v *View, n Node) error { return v.Advise(n, 0, 0, h) }))
@@ -407,14 +375,6 @@ func (u *user) symlink(dir []byte, name, target string) {
 	if err != nil {
 		panic(err)
 	}
-}
-
-func mincore(m, vec []byte) error {
-	_, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), uintptr(unsafe.Pointer(&vec[0])))
-	if e != 0 {
-		return e
-	}
-	return nil
 }
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }

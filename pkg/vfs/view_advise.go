@@ -16,6 +16,10 @@ import (
 // maxWillNeed bounds what one IO_ADVISE reads ahead, in bytes.
 const maxWillNeed = 64 << 20
 
+// willNeedPiece is what is asked for at once, in bytes: of one call the kernel takes no more than the device's read-ahead or
+// largest request, and forgets the rest. This is the read-ahead of a device that nobody has set up.
+const willNeedPiece = 128 << 10
+
 // readMode is the mode of a READ.
 func (v *View) readMode() dataio.Mode {
 	m := v.ns.cfg.Modes.Read(v.exp.mode)
@@ -55,7 +59,11 @@ func (v *View) Advise(n Node, off, length, hints uint64) error {
 		if length == 0 || length > size-off {
 			length = size - off
 		}
-		advise(unix.FADV_WILLNEED, off, min(length, maxWillNeed))
+		for length = min(length, maxWillNeed); length > 0; {
+			n := min(length, willNeedPiece)
+			advise(unix.FADV_WILLNEED, off, n)
+			off, length = off+n, length-n
+		}
 	}
 	return nil
 }

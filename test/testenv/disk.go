@@ -6,6 +6,7 @@
 package testenv
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -62,6 +63,54 @@ func MountTmpfs(t testing.TB, dir string) {
 		t.Fatalf("mount tmpfs on %s: %v", dir, err)
 	}
 	t.Cleanup(func() { unmount(t, dir) })
+}
+
+// ColdFile makes a file of whole mebibytes, none of which the page cache holds:
+// it is written past it, with direct I/O. A test that counts what a READ brings
+// into memory takes a new file for each READ, since there is no emptying the
+// cache of a file once it was served: pages that were spliced to a socket stay
+// for as long as the kernel keeps the packets, which may be until that CPU
+// receives others.
+func ColdFile(t testing.TB, path string, mebibytes int) {
+	t.Helper()
+	fd, err := unix.Open(path, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_DIRECT|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		t.Fatalf("making %s: %v", path, err)
+	}
+	defer unix.Close(fd)
+	const piece = 1 << 20
+	data, err := unix.Mmap(-1, 0, piece, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS) // aligned
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(data) //nolint:errcheck // the test's memory
+	rand.Read(data)         //nolint:errcheck // never fails
+	for i := range mebibytes {
+		if n, err := unix.Pwrite(fd, data, int64(i)*piece); n != piece || err != nil {
+			t.Fatalf("writing %s: %d bytes, %v", path, n, err)
+		}
+	}
+	if err := unix.Fsync(fd); err != nil {
+		t.Fatal(err)
+	}
+	if n := CachedPages(t, path); n != 0 {
+		t.Fatalf("%d pages of %s, just written past the page cache, are in it", n, path)
+	}
+}
+
+// CachedPages is how many pages of a file the page cache holds.
+func CachedPages(t testing.TB, path string) int {
+	t.Helper()
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	var cs unix.Cachestat_t
+	if err := unix.Cachestat(uint(fd), new(unix.CachestatRange), &cs, 0); err != nil {
+		t.Fatalf("cachestat of %s: %v", path, err)
+	}
+	return int(cs.Cache)
 }
 
 // exportDir makes the directory inside a work directory that is exported.
