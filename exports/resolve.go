@@ -10,6 +10,7 @@ package exports
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,24 +107,17 @@ type answer struct {
 
 // NewSystemResolver makes a resolver with an empty cache.
 func NewSystemResolver(cfg ResolverConfig) *SystemResolver {
-	setDefault(&cfg.Timeout, 5*time.Second)
-	setDefault(&cfg.TTL, time.Minute)
-	setDefault(&cfg.NegativeTTL, 10*time.Second)
-	setDefault(&cfg.Stale, 24*time.Hour)
-	setDefault(&cfg.MaxEntries, 16384)
-	setDefault(&cfg.MaxLookups, 32)
-	setDefault(&cfg.Getent, "getent")
+	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
+	cfg.TTL = cmp.Or(cfg.TTL, time.Minute)
+	cfg.NegativeTTL = cmp.Or(cfg.NegativeTTL, 10*time.Second)
+	cfg.Stale = cmp.Or(cfg.Stale, 24*time.Hour)
+	cfg.MaxEntries = cmp.Or(cfg.MaxEntries, 16384)
+	cfg.MaxLookups = cmp.Or(cfg.MaxLookups, 32)
+	cfg.Getent = cmp.Or(cfg.Getent, "getent")
 	if cfg.Net == nil {
 		cfg.Net = net.DefaultResolver
 	}
 	return &SystemResolver{cfg: cfg, now: time.Now, answers: make(map[question]*answer)}
-}
-
-func setDefault[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
 }
 
 // TTL is how long a caller of Set.Match may keep its answer.

@@ -3,6 +3,7 @@
 package rpc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -103,26 +104,20 @@ type Config struct {
 	poison bool // tests: overwrite record buffers that are given back
 }
 
-func setDefault[T int | int64 | time.Duration](v *T, d T) {
-	if *v == 0 {
-		*v = d
-	}
-}
-
 func (c *Config) complete() error {
-	setDefault(&c.Threads, runtime.NumCPU())
-	setDefault(&c.SpareThreads, 16)
-	setDefault(&c.SlowThreads, 64)
-	setDefault(&c.SlowPerConn, max(c.SlowThreads/2, 1))
-	setDefault(&c.SlowQueue, 1024)
-	setDefault(&c.MaxInFlight, 128)
-	setDefault(&c.MaxRecord, 1<<20+4<<10)
-	setDefault(&c.MaxQueuedPerConn, 1<<20)
-	setDefault(&c.MaxQueuedTotal, 256<<20)
-	setDefault(&c.IdleTimeout, 6*time.Minute)
-	setDefault(&c.UserTimeout, 3*time.Minute)
-	setDefault(&c.CacheEntries, 16384)
-	setDefault(&c.CacheAge, 120*time.Second)
+	c.Threads = cmp.Or(c.Threads, runtime.NumCPU())
+	c.SpareThreads = cmp.Or(c.SpareThreads, 16)
+	c.SlowThreads = cmp.Or(c.SlowThreads, 64)
+	c.SlowPerConn = cmp.Or(c.SlowPerConn, max(c.SlowThreads/2, 1))
+	c.SlowQueue = cmp.Or(c.SlowQueue, 1024)
+	c.MaxInFlight = cmp.Or(c.MaxInFlight, 128)
+	c.MaxRecord = cmp.Or(c.MaxRecord, 1<<20+4<<10)
+	c.MaxQueuedPerConn = cmp.Or(c.MaxQueuedPerConn, 1<<20)
+	c.MaxQueuedTotal = cmp.Or(c.MaxQueuedTotal, 256<<20)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, 6*time.Minute)
+	c.UserTimeout = cmp.Or(c.UserTimeout, 3*time.Minute)
+	c.CacheEntries = cmp.Or(c.CacheEntries, 16384)
+	c.CacheAge = cmp.Or(c.CacheAge, 120*time.Second)
 	if c.MaxConns == 0 {
 		var lim unix.Rlimit
 		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
