@@ -47,20 +47,25 @@ func putAttr(w *wire3.Fattr3, a *vfs.Attr) {
 	putTime(&w.Ctime, a.Ctime)
 }
 
+// current tells whether attributes can be sent. The attributes of a file that a
+// client of version 4 has to itself are as that client last sent them: the asker
+// gets none, and on GETATTR the client is asked to bring the file up to date.
+func current(a *vfs.Attr) bool { return a.Valid() && !a.Held }
+
 func putPostOp(w *wire3.PostOpAttr, a *vfs.Attr) {
-	if w.AttributesFollow = a.Valid(); w.AttributesFollow {
+	if w.AttributesFollow = current(a); w.AttributesFollow {
 		putAttr(&w.Attributes, a)
 	}
 }
 
 func putWcc(w *wire3.WccData, c *vfs.Change) {
-	if w.Before.AttributesFollow = c.BeforeOK; c.BeforeOK {
+	if w.Before.AttributesFollow = c.BeforeOK && !c.Before.Held; w.Before.AttributesFollow {
 		b := &w.Before.Attributes
 		b.Size = c.Before.Size
 		putTime(&b.Mtime, c.Before.Mtime)
 		putTime(&b.Ctime, c.Before.Ctime)
 	}
-	if w.After.AttributesFollow = c.AfterOK && c.After.Valid(); w.After.AttributesFollow {
+	if w.After.AttributesFollow = c.AfterOK && current(&c.After); w.After.AttributesFollow {
 		putAttr(&w.After.Attributes, &c.After)
 	}
 }

@@ -79,14 +79,14 @@ func (l *logBuffer) String() string {
 }
 
 // startServer serves a new directory to everyone with the given options.
-func startServer(t testing.TB, options string) *testServer {
+func startServer(t testing.TB, options string, mod ...func(*vfs.Config)) *testServer {
 	t.Helper()
 	dir := t.TempDir()
-	return serveExports(t, dir, fmt.Sprintf("%s *(%s)\n", exports.Quote(dir), options))
+	return serveExports(t, dir, fmt.Sprintf("%s *(%s)\n", exports.Quote(dir), options), mod...)
 }
 
 // serveExports serves an exports table; dir is remembered for the test's use.
-func serveExports(t testing.TB, dir, table string) *testServer {
+func serveExports(t testing.TB, dir, table string, mod ...func(*vfs.Config)) *testServer {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		testenv.Skip(t, "not root: the server needs root to act as its callers")
@@ -102,8 +102,12 @@ func serveExports(t testing.TB, dir, table string) *testServer {
 	nfscall.Must(t, err)
 	var key vfs.HandleKey
 	rand.Read(key[:]) //nolint:errcheck // never fails
-	s.ns, err = vfs.New(vfs.Config{Exports: set, HandleKey: key, Cache: s.cache, Engine: s.engine,
-		Modes: &dataio.Modes{}, Trace: &s.bus, Log: log, DirPref: 1 << 20})
+	cfg := vfs.Config{Exports: set, HandleKey: key, Cache: s.cache, Engine: s.engine,
+		Modes: &dataio.Modes{}, Trace: &s.bus, Log: log, DirPref: 1 << 20}
+	for _, m := range mod {
+		m(&cfg)
+	}
+	s.ns, err = vfs.New(cfg)
 	nfscall.Must(t, err)
 	s.svc = New(Config{Namespace: s.ns, Exports: s.listed.Load, Log: log, Trace: &s.bus})
 	programs := append(s.svc.Programs(), rpc.Program{Prog: progInside, Name: "INSIDE", Versions: []rpc.Version{{Vers: 1,

@@ -57,7 +57,7 @@ func padded(n int) int { return (n + 3) &^ 3 }
 func (w *dirWriter) put(d *vfs.DirEntry) bool {
 	name := padded(len(d.Name))
 	size := entryBase + name
-	attr := w.plus && d.Attr.Valid()
+	attr := w.plus && current(&d.Attr)
 	handle := w.plus && d.Handle.Len > 0
 	if w.plus {
 		size += plusBase

@@ -284,9 +284,12 @@ func (c *compound) beginAttrs(asked *wire.Bitmap4) *attrSource {
 func (c *compound) gather(s *attrSource, w *words) status {
 	need := w.needs()
 	var err error
-	s.a, err = c.view.Getattr(c.node)
-	if err == nil && need&needDeleg != 0 && s.a.Type == vfs.TypeReg {
+	if need&needDeleg != 0 && c.node.Type() == vfs.TypeReg {
+		// First: who gives the delegation back meanwhile has brought the file up to date before.
 		s.deleg, s.hasDel, err = c.s.st.DelegAttrs(&c.call, c.key())
+	}
+	if err == nil {
+		s.a, err = c.view.Getattr(c.node)
 	}
 	if err == nil {
 		err = c.gatherFS(s, need)

@@ -30,6 +30,7 @@ type dirWriter struct {
 	dircount int   // bytes left
 	entries  int
 	full     bool
+	silent   bool   // the holder of a delegation did not answer: no other is waited for
 	st       status // a failed entry fails the listing when rdattr_error is not asked for
 }
 
@@ -127,9 +128,13 @@ func (w *dirWriter) put(d *vfs.DirEntry) bool {
 	e.Bool(true)
 	e.Uint64(d.Cookie)
 	e.Opaque(d.Name)
-	s.err = ok
-	if w.req.Plus && !d.Attr.Valid() {
-		if !w.entry(d, e) {
+	s.err, s.hasDel = ok, false
+	st := ok
+	if w.req.Plus {
+		st = w.gather(d)
+	}
+	if st != ok {
+		if !w.entry(d, e, st) {
 			e.Rollback(m)
 			return w.st == ok
 		}
@@ -150,16 +155,45 @@ func (w *dirWriter) put(d *vfs.DirEntry) bool {
 	return true
 }
 
-// entry encodes the attributes of an entry that has none: a mount point that cannot be crossed now, or in a directory
+// gather asks for what the attributes of an entry need beside what came with it. A status is why they cannot be had.
+func (w *dirWriter) gather(d *vfs.DirEntry) status {
+	if !d.Attr.Valid() {
+		return wire.NFS4ERR_ACCESS
+	}
+	if d.Attr.Held && w.w.needs()&needDeleg != 0 {
+		return w.askHolder(d)
+	}
+	return ok
+}
+
+// askHolder asks who has a write delegation on an entry's file, as GETATTR does (and Linux's READDIR). A listing waits for
+// one silent client, not for each file that it has: those are told to be asked for later.
+func (w *dirWriter) askHolder(d *vfs.DirEntry) status {
+	s, call := &w.c.src, &w.c.call
+	mayBlock := call.MayBlock
+	call.MayBlock = mayBlock && !w.silent
+	var err error
+	s.deleg, s.hasDel, err = w.c.s.st.DelegAttrs(call, d.Key)
+	call.MayBlock = mayBlock
+	if err != nil {
+		w.silent = true
+	}
+	if err != nil || !s.hasDel { // or it was given back just now, after the attributes were read
+		return wire.NFS4ERR_DELAY
+	}
+	return ok
+}
+
+// entry encodes the attributes of an entry whose others cannot be had, st being why: a mount point that cannot be crossed now, or in a directory
 // that may be read but not searched. A name that has gone since it was listed is not distinguished; the client looks it
 // up when it needs it.
-func (w *dirWriter) entry(d *vfs.DirEntry, e *xdr.Encoder) bool {
+func (w *dirWriter) entry(d *vfs.DirEntry, e *xdr.Encoder, st status) bool {
 	if !w.w.has(wire.FATTR4_RDATTR_ERROR) {
-		w.st = wire.NFS4ERR_ACCESS
+		w.st = st
 		return false
 	}
 	s := &w.c.src
-	s.a, s.fh, s.err = vfs.Attr{FileID: d.FileID, MountedOnFileID: d.FileID}, nil, wire.NFS4ERR_ACCESS
+	s.a, s.fh, s.err = vfs.Attr{FileID: d.FileID, MountedOnFileID: d.FileID}, nil, st
 	keep := w.w
 	for i := range keep {
 		keep[i] &= fromEntry[i]

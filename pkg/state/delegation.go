@@ -309,6 +309,9 @@ func (s *State) selfConflict(f *file, write bool) {
 // detach takes a delegation off its file and out of the counts.
 func (s *State) detach(d *deleg) {
 	f := d.file
+	if d.typ == DelegWrite {
+		s.ended.Add(1) // before it is seen to be gone, see Guard.Ended
+	}
 	for i, x := range f.delegs {
 		if x == d {
 			f.delegs = append(f.delegs[:i], f.delegs[i+1:]...)

@@ -22,6 +22,10 @@ type Guard interface {
 	// CheckGetattr: size and times may be with the holder of a write delegation. For version 3; version 4 asks DelegAttrs
 	// and passes opened.
 	CheckGetattr(file *FileKey, client uint64, opened bool) error
+	// Held: another client has a write delegation on the file. Nothing is recalled.
+	Held(file *FileKey, client uint64) bool
+	// Ended counts the write delegations that have ended.
+	Ended() uint64
 	// CheckNames: file is about to lose a name or get one (REMOVE of it, RENAME of it or over it, LINK).
 	CheckNames(file *FileKey, client uint64) error
 }
@@ -66,6 +70,19 @@ func (s *State) CheckGetattr(file *FileKey, client uint64, opened bool) error {
 	}
 	return s.guard(file, ClientID(client), 0, false, false)
 }
+
+// Held implements Guard.
+func (s *State) Held(file *FileKey, client uint64) bool {
+	if s.interest[s.hash(file)%interestSlots].Load() == 0 {
+		return false
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.foreignWriteDeleg(file, ClientID(client)) != nil
+}
+
+// Ended implements Guard.
+func (s *State) Ended() uint64 { return s.ended.Load() }
 
 // CheckNames implements Guard.
 func (s *State) CheckNames(file *FileKey, client uint64) error {

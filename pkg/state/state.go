@@ -25,6 +25,7 @@ type State struct {
 	sessions    sessionTable
 	locks       lockTable
 	interest    [interestSlots]atomic.Int32 // files with a share denial or a delegation, by hash; see guard.go
+	ended       atomic.Uint64               // write delegations that have ended
 	counts      counters
 	reserved    atomic.Int64 // bytes of slot replies promised to sessions
 	connTable   connTable

@@ -42,6 +42,7 @@ func (a *Attr) fill(stx *unix.Statx_t, fsid uint64) {
 	}
 	a.MountedOnFileID = stx.Ino
 	a.MountPoint = stx.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+	a.Held = false
 }
 
 // fsid is the fsid attribute of a node.
@@ -66,6 +67,14 @@ func (v *View) stat(n Node) error {
 
 // attr reads a node's attributes.
 func (v *View) attr(n Node, a *Attr) error {
+	held := v.heldFile(n) // first: who gives a delegation back has brought the file up to date before
+	err := v.attrNow(n, a)
+	a.Held = held
+	return err
+}
+
+// attrNow is attr after the guard was asked.
+func (v *View) attrNow(n Node, a *Attr) error {
 	if n.p != nil {
 		v.pseudoAttr(n.p, a)
 		return nil
@@ -105,6 +114,6 @@ func (v *View) Getattr(n Node) (a Attr, err error) {
 	if err = v.guardGetattr(n); err != nil {
 		return a, err
 	}
-	err = v.attr(n, &a)
+	err = v.attrNow(n, &a)
 	return a, err
 }

@@ -22,6 +22,11 @@ type Guard interface {
 	CheckSetattr(file *filecache.Key, client uint64, opened, truncate bool) error
 	// CheckGetattr: size and times may be with the holder of a write delegation. Asked for callers of version 3.
 	CheckGetattr(file *filecache.Key, client uint64, opened bool) error
+	// Held tells whether the file's size, change and times may be with another client, which has a write delegation on it.
+	// Nothing is recalled.
+	Held(file *filecache.Key, client uint64) bool
+	// Ended counts the write delegations that have ended: if it moved, what was read before Held was asked may be old.
+	Ended() uint64
 	// CheckNames: the file is about to lose a name or to get one.
 	CheckNames(file *filecache.Key, client uint64) error
 }
@@ -85,12 +90,48 @@ func (v *View) guardGetattr(n Node) error {
 	return nil
 }
 
-// guardNames asks about a file that a name of dir was just found to lead to: th.key is its key, th.fh its handle.
-func (v *View) guardNames(dir Node, name []byte) error {
+// heldFile is Attr.Held of a file. Version 4 asks the holder itself.
+func (v *View) heldFile(n Node) bool {
 	g := v.ns.guard
-	if g == nil {
-		return nil
+	if g == nil || v.c.V4 || n.Type() != TypeReg {
+		return false
 	}
+	v.th.guardKey = n.Key()
+	return g.Held(&v.th.guardKey, v.c.Owner)
+}
+
+// heldNoted is heldFile of a file on m by its handle.
+func (v *View) heldNoted(m *fsMount, h *Handle) bool {
+	g := v.ns.guard
+	if g == nil || v.c.V4 {
+		return false
+	}
+	h.fileKey(m.dev, &v.th.guardKey)
+	return g.Held(&v.th.guardKey, v.c.Owner)
+}
+
+// heldEntry is heldFile of an entry of dir: th.key is its key.
+func (v *View) heldEntry(dir Node, d *DirEntry) {
+	g, th := v.ns.guard, v.th
+	if g == nil || d.Attr.Type != TypeReg || !v.entryKey(dir, d.Name) {
+		return
+	}
+	if d.Attr.Held = g.Held(&th.guardKey, v.c.Owner); d.Attr.Held {
+		d.Key = th.guardKey
+	}
+}
+
+// ended is Guard.Ended.
+func (v *View) ended() uint64 {
+	if g := v.ns.guard; g != nil {
+		return g.Ended()
+	}
+	return 0
+}
+
+// entryKey makes th.guardKey the Node.Key of a file that a name of dir was just found to lead to: th.key is its key. false:
+// it has gone since.
+func (v *View) entryKey(dir Node, name []byte) bool {
 	th, m := v.th, dir.m
 	th.guardKey = th.key
 	if m.connect {
@@ -99,12 +140,21 @@ func (v *View) guardNames(dir Node, name []byte) error {
 		ok := keyOf(&th.fh, 0, &th.guardKey)
 		th.key, th.fh = found, fh
 		if e != 0 || !ok {
-			return nil // gone since
+			return false
 		}
 	}
 	th.guardKey.FS = m.dev
 	th.guardKey.Type &^= typeFlags
-	if err := g.CheckNames(&th.guardKey, v.c.Owner); err != nil {
+	return true
+}
+
+// guardNames asks about a file that a name of dir was just found to lead to: th.key is its key, th.fh its handle.
+func (v *View) guardNames(dir Node, name []byte) error {
+	g := v.ns.guard
+	if g == nil || !v.entryKey(dir, name) {
+		return nil
+	}
+	if err := g.CheckNames(&v.th.guardKey, v.c.Owner); err != nil {
 		return v.refused(err)
 	}
 	return nil

@@ -80,6 +80,13 @@ func (k *HandleKey) decode(tmp *Handle, fh []byte, key *filecache.Key) (export u
 	return binary.BigEndian.Uint32(fh[4:]), binary.BigEndian.Uint64(fh[8:]), nil
 }
 
+// fileKey makes the Node.Key of a handle that this server made, of a file on device dev.
+func (h *Handle) fileKey(dev uint64, key *filecache.Key) {
+	key.FS, key.Type, key.Len = dev, int32(h.b[1]), h.b[2]
+	n := copy(key.Bytes[:], h.b[handleHeader:h.Len])
+	clear(key.Bytes[n:])
+}
+
 // keyOf makes a cache key of the kernel handle in fh; false if it does not fit a Handle.
 func keyOf(fh *kernelHandle, fs uint64, key *filecache.Key) bool {
 	if fh.n > maxKernelBytes || fh.typ&^(0xff|typeFlags) != 0 {

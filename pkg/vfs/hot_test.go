@@ -168,6 +168,8 @@ func (openGuard) CheckRead(*filecache.Key, uint64, bool) error          { return
 func (openGuard) CheckWrite(*filecache.Key, uint64, bool) error         { return nil }
 func (openGuard) CheckSetattr(*filecache.Key, uint64, bool, bool) error { return nil }
 func (openGuard) CheckGetattr(*filecache.Key, uint64, bool) error       { return nil }
+func (openGuard) Held(*filecache.Key, uint64) bool                      { return false }
+func (openGuard) Ended() uint64                                         { return 0 }
 func (openGuard) CheckNames(*filecache.Key, uint64) error               { return nil }
 
 func TestHotPathsWithGuardDoNotAllocate(t *testing.T) {

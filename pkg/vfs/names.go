@@ -57,6 +57,7 @@ func (v *View) noted(dir Node, name []byte, e *Entry) bool {
 	if int(x.n) != len(name) || string(x.name[:x.n]) != string(name) || x.dir != dir.f.Key || x.stale != v.ns.stale.Load() || m.gate.closed() {
 		return false
 	}
+	held := v.heldNoted(m, &x.handle)
 	start := nanotime()
 	err := th.statxName(dir.f.PathFD(), name)
 	m.gate.done(th, start)
@@ -65,6 +66,7 @@ func (v *View) noted(dir Node, name []byte, e *Entry) bool {
 		return false
 	}
 	e.Attr.fill(s, x.fsid)
+	e.Attr.Held = held && e.Attr.Type == TypeReg
 	e.Handle = x.handle
 	return true
 }

@@ -6,6 +6,7 @@ package vfs
 import (
 	"net/netip"
 
+	"sluice/pkg/filecache"
 	"sluice/xdr"
 )
 
@@ -88,6 +89,7 @@ type Attr struct {
 	Change     uint64 // grows with every change of the file; from ctime
 	Btime      Time   // when it was made; zero if not known
 	MountPoint bool   // root of a mounted file system
+	Held       bool   // another client's write delegation: Size, Change and times may be old, see Guard.Held
 
 	// MountedOnFileID is the FileID of the directory that a mounted file system's root hides, in the file system above (the
 	// pseudo file system, for exports); of other files it is FileID.
@@ -172,9 +174,10 @@ type WriteResult struct {
 type DirEntry struct {
 	FileID uint64
 	Name   []byte
-	Cookie uint64 // resumes after this entry
-	Handle Handle // Len 0 when there is none: plain READDIR, a mount point, ".." at the export's root, a name just removed
-	Attr   Attr   // Type 0 when there are none
+	Cookie uint64        // resumes after this entry
+	Key    filecache.Key // Node.Key, set if Attr.Held
+	Handle Handle        // Len 0 when there is none: plain READDIR, a mount point, ".." at the export's root, a name just removed
+	Attr   Attr          // Type 0 when there are none
 }
 
 // ReaddirReq asks for directory entries.

@@ -63,6 +63,7 @@ func (v *View) fillEntry(dir Node, d *DirEntry) {
 	th, m := v.th, dir.m
 	d.Attr.fill(&th.stx, m.attrFSID(&th.key))
 	m.mark(&d.Attr, &th.key)
+	v.heldEntry(dir, d)
 	v.ns.cfg.HandleKey.encode(&d.Handle, dir.exp.id, m.id, &th.key)
 }
 

@@ -65,7 +65,7 @@ func (v *View) Read(n Node, off uint64, count uint32) (r ReadResult, err error) 
 			return r, v.dataError(n, err)
 		}
 	}
-	if err = v.attr(n, &r.Attr); err == nil {
+	if err = v.attrNow(n, &r.Attr); err == nil {
 		err = v.mayRead(n.f)
 	}
 	if err != nil {

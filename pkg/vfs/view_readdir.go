@@ -100,8 +100,13 @@ func (v *View) list(dir Node, q *ReaddirReq, emit func(*DirEntry) bool) (eof boo
 				d.Name = d.Name[:i]
 			}
 			b = b[l:]
-			d.Handle.Len, d.Attr.Type = 0, TypeNone
-			v.detail(dir, d, q.Plus)
+			for ended, now := v.ended(), uint64(0); ; ended = now {
+				d.Handle.Len, d.Attr.Type, d.Attr.Held = 0, TypeNone, false
+				v.detail(dir, d, q.Plus)
+				if now = v.ended(); now == ended || !q.Plus {
+					break
+				}
+			}
 			if !emit(d) {
 				return false, nil
 			}

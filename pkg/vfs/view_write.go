@@ -15,6 +15,16 @@ import (
 // It runs under the caller's credentials although the descriptor is open: so the kernel clears set-user-ID and
 // set-group-ID, and counts quotas and reserved blocks, as for the caller's own write.
 func (v *View) Write(n Node, off uint64, data []byte, stable uint32) (w WriteResult, err error) {
+	return v.WriteRun(n, off, data, nil, stable)
+}
+
+// MaxMore is how many pieces may follow the first in a WriteRun.
+const MaxMore = dataio.MaxMore
+
+// WriteRun is Write of data and, behind it, at most MaxMore further pieces that lie in memory elsewhere: of adjacent WRITEs by
+// one caller, which the file system takes faster together. WriteResult.N counts the bytes of all. Together they are not
+// larger than a Write may be.
+func (v *View) WriteRun(n Node, off uint64, data []byte, more [][]byte, stable uint32) (w WriteResult, err error) {
 	if err = regular(n); err != nil {
 		return w, err
 	}
@@ -40,11 +50,12 @@ func (v *View) Write(n Node, off uint64, data []byte, stable uint32) (w WriteRes
 		err = v.guardWrite(n)
 	}
 	if err != nil {
-		w.Change.After, w.Change.AfterOK = w.Change.Before, true
+		w.Change.AfterOK = v.attr(n, &w.Change.After) == nil
+		w.Change.Before.Held = w.Change.After.Held
 		return w, err
 	}
 	if len(data) > int(v.ns.cfg.MaxWrite) {
-		data = data[:v.ns.cfg.MaxWrite] // a short write is no error (RFC 1813 3.3.7); the client sends the rest again
+		data, more = data[:v.ns.cfg.MaxWrite], nil // a short write is no error (RFC 1813 3.3.7); the client sends the rest again
 	}
 	// RFC 1813 3.3.7: data that would end past the largest offset is refused as a whole.
 	if off > math.MaxInt64 || uint64(len(data)) > math.MaxInt64-off {
@@ -54,7 +65,7 @@ func (v *View) Write(n Node, off uint64, data []byte, stable uint32) (w WriteRes
 	v.become()
 	start := nanotime()
 	th.wq = dataio.WriteReq{
-		File: n.f, Offset: off, Data: data, Stable: stable,
+		File: n.f, Offset: off, Data: data, More: more, Stable: stable,
 		Mode: v.ns.cfg.Modes.Write(v.exp.mode), NoWait: !v.c.MayBlock,
 		XID: v.c.XID, Client: v.c.Addr, Export: v.exp.cfg.Path,
 	}
@@ -66,7 +77,7 @@ func (v *View) Write(n Node, off uint64, data []byte, stable uint32) (w WriteRes
 		err = v.dataError(n, err)
 	}
 	if err != ErrWouldBlock {
-		w.Change.AfterOK = v.attr(n, &w.Change.After) == nil
+		w.Change.AfterOK = v.attrNow(n, &w.Change.After) == nil
 	}
 	return w, err
 }
