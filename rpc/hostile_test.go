@@ -185,11 +185,10 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	eventually(t, "it is served", func() bool { return ts.asleep.Load() == 1 })
 	age(busyConn, time.Hour)
 	age(oldConn, 50*time.Second)
-	age(unusedConn, 4*time.Second)
 	p, _ := dial()
 	p.closed() // it is too soon
 
-	age(unusedConn, 2*time.Second)
+	age(unusedConn, 6*time.Second)
 	p, pConn := dial()
 	p.alive()
 	unused.closed()

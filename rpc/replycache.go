@@ -43,6 +43,7 @@ const (
 	cacheFree cacheState = iota
 	cacheRunning
 	cacheDone
+	cacheDue // to be begun again; copies of it wait
 )
 
 type cacheEntry struct {
@@ -55,6 +56,7 @@ type cacheEntry struct {
 
 type cacheShard struct {
 	mu       sync.Mutex
+	number   uint8
 	buckets  []int32
 	entries  []cacheEntry
 	replies  []byte
@@ -90,6 +92,7 @@ func newReplyCache(entries int, age int64) *replyCache {
 	}
 	for i := range r.shards {
 		s := &r.shards[i]
+		s.number = uint8(i)
 		s.buckets = make([]int32, buckets)
 		for j := range s.buckets {
 			s.buckets[j] = -1
@@ -131,16 +134,12 @@ const (
 // begin looks a call up. When it was answered before, that answer is appended
 // to e.
 func (r *replyCache) begin(c *Conn, k *cacheKey, now int64, e *xdr.Encoder) (answer, cacheRef) {
-	h := mix(k.sum, uint64(k.xid)<<32|uint64(k.proc)<<24^uint64(k.prog))
-	s := &r.shards[h>>60%cacheShards]
-	at := &s.buckets[h>>8&uint64(len(s.buckets)-1)]
+	s, at := r.bucket(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := *at; i >= 0; i = s.entries[i].chain {
+	i := s.find(*at, k)
+	if i >= 0 {
 		old := &s.entries[i]
-		if old.key.sum != k.sum || old.key != *k {
-			continue
-		}
 		switch {
 		case old.state == cacheRunning:
 			if s.awaiting == nil {
@@ -151,29 +150,69 @@ func (r *replyCache) begin(c *Conn, k *cacheKey, now int64, e *xdr.Encoder) (ans
 			}
 			r.running.Add(1)
 			return answerDropped, cacheRef{}
-		case old.state == cacheDone && now-old.when <= r.age:
+		case r.good(old, now):
 			r.hits.Add(1)
 			e.Fixed(s.replies[i*MaxCachedReply:][:old.size])
 			return answerReplay, cacheRef{}
 		}
-		old.state, old.when = cacheRunning, now // too old: as if it were new
-		r.misses.Add(1)
-		return answerRun, cacheRef{r, uint8(h >> 60 % cacheShards), i}
 	}
-	i := s.victim()
+	return answerRun, r.enter(s, at, i, k, now)
+}
+
+// claim is begin for a call that is to be served before its turn. It reports
+// false, and leaves all as it is, when that call is not to be served anew.
+func (r *replyCache) claim(k *cacheKey, now int64) (cacheRef, bool) {
+	s, at := r.bucket(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.find(*at, k)
+	if i >= 0 && (s.entries[i].state == cacheRunning || r.good(&s.entries[i], now)) {
+		return cacheRef{}, false
+	}
+	return r.enter(s, at, i, k, now), true
+}
+
+// bucket is where a key's entry is, if there is one.
+func (r *replyCache) bucket(k *cacheKey) (*cacheShard, *int32) {
+	h := mix(k.sum, uint64(k.xid)<<32|uint64(k.proc)<<24^uint64(k.prog))
+	s := &r.shards[h>>60%cacheShards]
+	return s, &s.buckets[h>>8&uint64(len(s.buckets)-1)]
+}
+
+// find returns the entry of k in the chain that begins at i, or -1.
+func (s *cacheShard) find(i int32, k *cacheKey) int32 {
+	for ; i >= 0; i = s.entries[i].chain {
+		if old := &s.entries[i]; old.key.sum == k.sum && old.key == *k {
+			break
+		}
+	}
+	return i
+}
+
+// good tells whether an entry has an answer that is not too old.
+func (r *replyCache) good(e *cacheEntry, now int64) bool {
+	return e.state == cacheDone && now-e.when <= r.age
+}
+
+// enter gives a call its place: entry i, whose answer is too old, or with i
+// below 0 another's.
+func (r *replyCache) enter(s *cacheShard, at *int32, i int32, k *cacheKey, now int64) cacheRef {
 	if i < 0 {
-		r.unkept.Add(1)
-		return answerRun, cacheRef{}
+		if i = s.victim(); i < 0 {
+			r.unkept.Add(1)
+			return cacheRef{}
+		}
+		entry := &s.entries[i]
+		if entry.state != cacheFree {
+			s.unchain(i, r)
+			s.waiters(i)
+		}
+		entry.key, entry.chain = *k, *at
+		*at = i
 	}
-	entry := &s.entries[i]
-	if entry.state != cacheFree {
-		s.unchain(i, r)
-	}
-	entry.key, entry.state, entry.when = *k, cacheRunning, now
-	entry.chain = *at
-	*at = i
+	s.entries[i].state, s.entries[i].when = cacheRunning, now
 	r.misses.Add(1)
-	return answerRun, cacheRef{r, uint8(h >> 60 % cacheShards), i}
+	return cacheRef{r, s.number, i}
 }
 
 // victim is the oldest entry that is not running, among the few oldest.
@@ -191,9 +230,7 @@ func (s *cacheShard) victim() int32 {
 }
 
 func (s *cacheShard) unchain(i int32, r *replyCache) {
-	k := &s.entries[i].key
-	h := mix(k.sum, uint64(k.xid)<<32|uint64(k.proc)<<24^uint64(k.prog))
-	at := &s.buckets[h>>8&uint64(len(s.buckets)-1)]
+	_, at := r.bucket(&s.entries[i].key)
 	for *at != i {
 		at = &s.entries[*at].chain
 	}
@@ -251,6 +288,19 @@ func (f cacheRef) abandon() bool {
 	}
 	s.free(f.entry, f.cache)
 	return true
+}
+
+// postpone ends a call that was not begun after all and will be looked up
+// again. Copies of it go on waiting for its answer.
+func (f cacheRef) postpone() {
+	s := &f.cache.shards[f.shard]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.awaiting[f.entry]) > 0 {
+		s.entries[f.entry].state = cacheDue
+		return
+	}
+	s.free(f.entry, f.cache)
 }
 
 // used is the number of entries that hold an answer or a running call.

@@ -335,11 +335,8 @@ func (t *service) burst(c *Conn, order []int, now int64) (n int, going bool) {
 		p := &t.calls[order[n]]
 		t.serial++
 		t.runs(t.serial)
+		t.ahead = ahead{t.calls, order[n+1:]}
 		if t.worker.run(c, p, now, false) && !s.slow.submit(c, p, now) {
-			if p.cache.cache != nil {
-				p.cache.forget() // it will be looked up again
-				p.cache = cacheRef{}
-			}
 			going = false
 			break
 		}
@@ -354,6 +351,8 @@ func (t *service) burst(c *Conn, order []int, now int64) (n int, going bool) {
 		}
 	}
 	t.runs(0)
+	t.ahead = ahead{}
+	t.untake(order[n:])
 	c.calls.Add(uint64(n))
 	if queued := t.flush(c); queued > s.queueLimit() {
 		going = false

@@ -81,6 +81,7 @@ func (s *slowPool) submit(c *Conn, p *incoming, arrived int64) bool {
 	}
 	sc := s.q.newCall()
 	sc.in, sc.arrived = *p, arrived
+	sc.in.taken = false
 	if p.buf == nil {
 		n := copy(buf.b, p.body)
 		sc.in.body, sc.in.buf = buf.b[:n:n], buf

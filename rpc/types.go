@@ -124,6 +124,9 @@ type Call struct {
 	Thread *Thread
 	// MayBlock: on a slow thread, where sleeping harms nobody.
 	MayBlock bool
+	// Taken: an earlier call of the burst has taken this one. Its procedure
+	// did that just before, on this thread.
+	Taken bool
 	// AuthStat goes with the verdict AuthError.
 	AuthStat AuthStat
 	// Now is when the call was received, in nanoseconds of the server's
@@ -132,6 +135,8 @@ type Call struct {
 
 	groups [MaxGroups]uint32
 	peer   peer
+	worker *worker
+	in     *incoming
 }
 
 // Thread is an operating-system thread that runs procedures.

@@ -19,18 +19,20 @@ type incoming struct {
 	low   uint32 // with acceptProgMismatch
 	high  uint32
 	cache cacheRef // set once the call has its place in the reply cache
+	taken bool     // see Call.Take
 	group int      // calls of one caller, within a burst
 }
 
 // worker is the state of a thread that runs procedures.
 type worker struct {
 	Thread
-	srv  *Server
-	call Call
-	enc  xdr.Encoder
-	out  []byte // the encoder's buffer
-	snd  sender
-	lost bool // a client sent something that is neither a call nor an answer
+	srv   *Server
+	call  Call
+	enc   xdr.Encoder
+	out   []byte // the encoder's buffer
+	snd   sender
+	ahead ahead
+	lost  bool // a client sent something that is neither a call nor an answer
 
 	ncalls, nbytesIn, nbytesOut atomic.Uint64 // written by this thread alone
 }
@@ -40,7 +42,7 @@ func (w *worker) init(s *Server, out int) {
 	w.ID = s.nextThread.Add(1) - 1
 	w.out = make([]byte, 0, out)
 	w.enc.Reset(w.out)
-	w.call.Thread, w.call.Reply = &w.Thread, &w.enc
+	w.call.Thread, w.call.Reply, w.call.worker = &w.Thread, &w.enc, w
 	if s.cfg.NewLocal != nil {
 		w.Local = s.cfg.NewLocal()
 	}
@@ -156,6 +158,7 @@ func (w *worker) run(c *Conn, p *incoming, arrived int64, mayBlock bool) (move b
 		call.peer = c.peer
 	}
 	call.MayBlock = mayBlock
+	call.in, call.Taken = p, p.taken
 	call.Now = arrived
 	call.AuthStat = AuthOK
 	accepted(e, h.xid, acceptSuccess)

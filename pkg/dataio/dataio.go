@@ -82,7 +82,7 @@ type Engine struct {
 	// The calls that tests make fail.
 	fsync  func(fd int) error
 	pread  func(th *Thread, fd int, b []byte, off int64, flags uintptr) (int, error) // direct reads
-	pwrite func(th *Thread, fd int, b []byte, off int64, flags uintptr) (int, error)
+	pwrite func(th *Thread, fd int, b []byte, more [][]byte, off int64, flags uintptr) (int, error)
 }
 
 // New returns an engine with a fresh write verifier.
@@ -169,7 +169,7 @@ type Thread struct {
 
 	read    read
 	shard   stats.Shard
-	iov     unix.Iovec
+	iov     [1 + MaxMore]unix.Iovec
 	small   buffer // for READs that the encoder copies at once
 	probe   [1]byte
 	missing []pageSpan // see absent
@@ -233,12 +233,16 @@ type ReadRes struct {
 	Used  Mode // what served it, after fallbacks
 }
 
-// WriteReq is one WRITE. The caller holds a pin on File and has checked that
+// MaxMore is how many pieces may follow the first in one WriteReq.
+const MaxMore = 15
+
+// WriteReq is one WRITE, or several adjacent ones. The caller holds a pin on File and has checked that
 // it may be written.
 type WriteReq struct {
 	File   *filecache.File
 	Offset uint64
 	Data   []byte
+	More   [][]byte // what follows Data in the file, at most MaxMore pieces: WRITEs that are served together
 	Stable uint32
 	Mode   Mode
 	NoWait bool // service thread: return unix.EAGAIN, before any effect, rather than wait for a direct read in flight or a lease

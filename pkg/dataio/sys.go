@@ -28,16 +28,15 @@ func now() int64 { return int64(time.Since(clockBase)) }
 
 // preadv2 reads once into b, again when interrupted.
 func (th *Thread) preadv2(fd int, b []byte, off int64, flags uintptr) (int, error) {
-	th.iov.Base = unsafe.SliceData(b)
-	th.iov.SetLen(len(b))
+	iov := th.vector(b, nil)
 	for {
 		var n uintptr
 		var errno unix.Errno
 		if flags&unix.RWF_NOWAIT != 0 && len(b) <= rawMax {
-			n, _, errno = unix.RawSyscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&th.iov)), 1,
+			n, _, errno = unix.RawSyscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(iov), 1,
 				uintptr(off), uintptr(uint64(off)>>32), flags)
 		} else {
-			n, _, errno = unix.Syscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&th.iov)), 1,
+			n, _, errno = unix.Syscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(iov), 1,
 				uintptr(off), uintptr(uint64(off)>>32), flags)
 		}
 		if errno == 0 {
@@ -49,19 +48,29 @@ func (th *Thread) preadv2(fd int, b []byte, off int64, flags uintptr) (int, erro
 	}
 }
 
-// pwritev2 writes once from b, again when interrupted before any byte.
-func (th *Thread) pwritev2(fd int, b []byte, off int64, flags uintptr) (int, error) {
-	th.iov.Base = unsafe.SliceData(b)
-	th.iov.SetLen(len(b))
+// vector sets the iovec up: b, and more behind it. It returns its address.
+func (th *Thread) vector(b []byte, more [][]byte) unsafe.Pointer {
+	th.iov[0].Base = unsafe.SliceData(b)
+	th.iov[0].SetLen(len(b))
+	for i, b := range more {
+		th.iov[1+i].Base = unsafe.SliceData(b)
+		th.iov[1+i].SetLen(len(b))
+	}
+	return unsafe.Pointer(&th.iov)
+}
+
+// pwritev2 writes once from b and more, again when interrupted before any byte.
+func (th *Thread) pwritev2(fd int, b []byte, more [][]byte, off int64, flags uintptr) (int, error) {
+	iov, pieces := th.vector(b, more), 1+len(more)
+	defer clear(th.iov[:pieces]) // the records that they lie in are not ours to keep
 	for {
-		n, _, errno := unix.Syscall6(unix.SYS_PWRITEV2, uintptr(fd), uintptr(unsafe.Pointer(&th.iov)), 1,
+		n, _, errno := unix.Syscall6(unix.SYS_PWRITEV2, uintptr(fd), uintptr(iov), uintptr(pieces),
 			uintptr(off), uintptr(uint64(off)>>32), flags)
-		if errno == unix.EINTR {
-			continue
-		}
-		th.iov.Base = nil // the record that b lies in is not ours to keep
-		if errno == 0 {
+		switch errno {
+		case 0:
 			return int(n), nil
+		case unix.EINTR:
+			continue
 		}
 		return 0, errno
 	}

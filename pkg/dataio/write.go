@@ -67,7 +67,7 @@ func (e *Engine) WriteFailed(f *filecache.File) {
 	})
 }
 
-// Write writes q.Data and returns how many bytes were written, how they were
+// Write writes q.Data, and q.More behind it, and returns how many bytes were written, how they were
 // committed (always as asked) and the verifier. Fewer bytes than given are no
 // error: the kernel stopped at a full disk, a quota or a limit, and the
 // client's next WRITE, for the rest, is told which; going on here would only
@@ -77,13 +77,14 @@ func (e *Engine) WriteFailed(f *filecache.File) {
 // asked for and failed.
 func (e *Engine) Write(th *Thread, q *WriteReq) (n int, committed uint32, verf [8]byte, err error) {
 	verf = e.Verifier() // before the data: a failure from here on must show
-	if q.Offset > math.MaxInt64 || uint64(len(q.Data)) > math.MaxInt64-q.Offset {
+	size := q.size()
+	if q.Offset > math.MaxInt64 || size > math.MaxInt64-q.Offset {
 		return 0, 0, verf, unix.EFBIG
 	}
 	if q.Stable > FileSync {
 		return 0, 0, verf, unix.EINVAL
 	}
-	if len(q.Data) == 0 {
+	if size == 0 {
 		return 0, q.Stable, verf, nil
 	}
 	start := now()
@@ -92,7 +93,7 @@ func (e *Engine) Write(th *Thread, q *WriteReq) (n int, committed uint32, verf [
 		return 0, 0, verf, err
 	}
 	used := Buffered // the other write modes are not built yet
-	ticket, ok := q.File.Order.Begin(filecache.BufferedWrite, q.Offset, uint64(len(q.Data)), !q.NoWait)
+	ticket, ok := q.File.Order.Begin(filecache.BufferedWrite, q.Offset, size, !q.NoWait)
 	if !ok {
 		return 0, 0, verf, unix.EAGAIN
 	}
@@ -100,7 +101,7 @@ func (e *Engine) Write(th *Thread, q *WriteReq) (n int, committed uint32, verf [
 		e.bus.Emit(q.event(trace.WriteStart, used, 0, 0, nil))
 	}
 	if q.Stable == Unstable {
-		n, err = e.pwrite(th, fd, q.Data, int64(q.Offset), 0)
+		n, err = e.pwrite(th, fd, q.Data, q.More, int64(q.Offset), 0)
 		q.File.MarkUnstable()
 	} else {
 		flags := uintptr(unix.RWF_SYNC)
@@ -108,7 +109,7 @@ func (e *Engine) Write(th *Thread, q *WriteReq) (n int, committed uint32, verf [
 			flags = unix.RWF_DSYNC
 		}
 		began := q.File.SyncBegin()
-		n, err = e.pwrite(th, fd, q.Data, int64(q.Offset), flags)
+		n, err = e.pwrite(th, fd, q.Data, q.More, int64(q.Offset), flags)
 		err = q.File.SyncEnd(began, err, err != nil && mayHaveLost(err))
 	}
 	q.File.Order.End(ticket)
@@ -120,10 +121,21 @@ func (e *Engine) Write(th *Thread, q *WriteReq) (n int, committed uint32, verf [
 		return 0, 0, verf, err
 	}
 	c := &e.counts.write[used]
-	c.calls.Add(th.shard, 1)
 	c.bytes.Add(th.shard, int64(n))
-	c.latency.Observe(th.shard, time.Duration(took))
+	for range 1 + len(q.More) { // each of these WRITEs took so long
+		c.calls.Add(th.shard, 1)
+		c.latency.Observe(th.shard, time.Duration(took))
+	}
 	return n, q.Stable, verf, nil
+}
+
+// size is the number of bytes of a request.
+func (q *WriteReq) size() uint64 {
+	n := len(q.Data)
+	for _, b := range q.More {
+		n += len(b)
+	}
+	return uint64(n)
 }
 
 // mayHaveLost tells whether a stable write that failed with err may have
@@ -140,7 +152,7 @@ func mayHaveLost(err error) bool {
 func (q *WriteReq) event(name trace.Name, mode Mode, n int, took int64, err error) trace.Event {
 	ev := trace.Event{
 		Name: name, XID: q.XID, Client: q.Client, Export: q.Export, File: q.File.Key.String(),
-		Offset: q.Offset, Count: uint64(len(q.Data)), Len: uint64(n), Mode: mode.String(), Duration: time.Duration(took),
+		Offset: q.Offset, Count: q.size(), Len: uint64(n), Mode: mode.String(), Duration: time.Duration(took),
 	}
 	if err != nil {
 		ev.Reason = err.Error()

@@ -87,9 +87,9 @@ func TestStableHow(t *testing.T) {
 	f := r.file(p)
 	for stable, want := range map[uint32]uintptr{Unstable: 0, DataSync: unix.RWF_DSYNC, FileSync: unix.RWF_SYNC} {
 		var flags uintptr
-		r.e.pwrite = func(th *Thread, fd int, b []byte, off int64, fl uintptr) (int, error) {
+		r.e.pwrite = func(th *Thread, fd int, b []byte, more [][]byte, off int64, fl uintptr) (int, error) {
 			flags = fl
-			return th.pwritev2(fd, b, off, fl)
+			return th.pwritev2(fd, b, more, off, fl)
 		}
 		n, committed, _, err := r.e.Write(r.th, &WriteReq{File: f, Offset: 50, Data: []byte("abc"), Stable: stable})
 		if n != 3 || committed != stable || err != nil || flags != want {
@@ -194,8 +194,8 @@ func TestVerifierChangesWhenSyncFails(t *testing.T) {
 
 	// A WRITE that was under way when another sync failed returns the old verifier.
 	writing, failed := make(chan bool), make(chan bool)
-	r.e.pwrite = func(th *Thread, fd int, b []byte, off int64, fl uintptr) (int, error) {
-		n, err := th.pwritev2(fd, b, off, fl)
+	r.e.pwrite = func(th *Thread, fd int, b []byte, more [][]byte, off int64, fl uintptr) (int, error) {
+		n, err := th.pwritev2(fd, b, more, off, fl)
 		writing <- true
 		<-failed
 		return n, err
@@ -222,7 +222,7 @@ func TestVerifierChangesWhenSyncFails(t *testing.T) {
 		err     error
 		changes bool
 	}{{unix.EIO, true}, {unix.ENOSPC, true}, {unix.EFBIG, false}, {unix.EROFS, false}} {
-		r.e.pwrite = func(*Thread, int, []byte, int64, uintptr) (int, error) { return 0, tc.err }
+		r.e.pwrite = func(*Thread, int, []byte, [][]byte, int64, uintptr) (int, error) { return 0, tc.err }
 		before := r.e.Verifier()
 		if _, _, _, err := r.e.Write(r.th, &WriteReq{File: f, Data: []byte("y"), Stable: FileSync}); err != tc.err {
 			t.Error(err)
@@ -306,13 +306,13 @@ func TestRealFsyncFailure(t *testing.T) {
 // here each write takes two.
 func TestDirectReadNeverSeesATornWrite(t *testing.T) {
 	r := newRig(t, Config{}, filecache.Config{})
-	r.e.pwrite = func(th *Thread, fd int, b []byte, off int64, fl uintptr) (int, error) {
+	r.e.pwrite = func(th *Thread, fd int, b []byte, _ [][]byte, off int64, fl uintptr) (int, error) {
 		half := len(b) / 2
-		if _, err := th.pwritev2(fd, b[:half], off, fl); err != nil {
+		if _, err := th.pwritev2(fd, b[:half], nil, off, fl); err != nil {
 			return 0, err
 		}
 		time.Sleep(100 * time.Microsecond)
-		_, err := th.pwritev2(fd, b[half:], off+int64(half), fl)
+		_, err := th.pwritev2(fd, b[half:], nil, off+int64(half), fl)
 		return len(b), err
 	}
 	p := filepath.Join(t.TempDir(), "f")

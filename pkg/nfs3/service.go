@@ -113,6 +113,7 @@ type Local struct {
 	caller vfs.Caller
 	path   [vfs.MaxPath + 1]byte // READLINK's target
 	dir    dirWriter
+	gather gather
 }
 
 // NewLocal makes the state of the calling OS thread, for rpc.Config.NewLocal.

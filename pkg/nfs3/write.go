@@ -19,13 +19,20 @@ func (s *Service) write(c *rpc.Call) rpc.Verdict {
 	if args.Decode(&c.Args); c.Args.Err() != nil {
 		return rpc.GarbageArgs
 	}
+	g := &local(c).gather
+	if c.Taken {
+		if w, ok := g.taken(len(args.Data)); ok {
+			return wrote(c, w)
+		}
+	}
 	v, n, err := s.view(c, args.File.Data)
 	var w vfs.WriteResult
 	if err == nil {
 		if uint64(args.Count) != uint64(len(args.Data)) {
 			err = unix.EINVAL
 		} else {
-			w, err = v.Write(n, args.Offset, args.Data, uint32(args.Stable))
+			w, err = v.WriteRun(n, args.Offset, args.Data, g.ahead(c, &args), uint32(args.Stable))
+			g.wrote(&w, len(args.Data))
 		}
 		if err != nil && !again(c, err) {
 			afterChange(&v, n, &w.Change)
@@ -35,13 +42,19 @@ func (s *Service) write(c *rpc.Call) rpc.Verdict {
 	if again(c, err) {
 		return rpc.WouldBlock
 	}
-	putStatus(c, status(err))
 	if err != nil {
+		putStatus(c, status(err))
 		var res wire3.WRITE3resfail
 		putWcc(&res.FileWcc, &w.Change)
 		res.Encode(c.Reply)
 		return rpc.Done
 	}
+	return wrote(c, &w)
+}
+
+// wrote is the reply to a WRITE that was done.
+func wrote(c *rpc.Call, w *vfs.WriteResult) rpc.Verdict {
+	putStatus(c, wire3.NFS3_OK)
 	res := wire3.WRITE3resok{Count: uint32(w.N), Committed: wire3.StableHow(w.Committed), Verf: w.Verf}
 	putWcc(&res.FileWcc, &w.Change)
 	res.Encode(c.Reply)
