@@ -38,9 +38,9 @@ func init() {
 		"exclusive": {"O_EXCL creates once, also under a race: workers=", exclusive},
 		"fsx":       {"random operations against a model: ops= size= seed= direct= mmap=", fsx},
 		"links":     {"hard links and symbolic links: phase=", links},
-		"load":      {"verified reads and writes: seconds= workers= names=", load},
+		"load":      {"verified reads and writes: seconds= or until=, workers= names=", load},
 		"lock":      {"a lock, and whether it is granted: file= kind=fcntl|ofd|flock type= start= len= want= wait= until= ready=", lock},
-		"many":      {"many names in one directory: files= phase=create|list|remove", many},
+		"many":      {"many names in one directory: files= phase=create|list|remove via= plain=", many},
 		"nodes":     {"FIFOs, sockets and device nodes: phase=", nodes},
 		"openfiles": {"open files that are renamed, replaced and removed", openfiles},
 		"randread":  {"reads at odd offsets and lengths, holes, end of file: reads= seed= direct= phase=", randread},
@@ -48,6 +48,7 @@ func init() {
 		"sparse":    {"data at offsets past 2^31, 2^32 and limit: limit= phase=", sparse},
 		"steps":     {"system calls and the errno each must give, see steps.go: steps=", steps},
 		"times":     {"times to the nanosecond, modes and owners: phase=", times},
+		"v42":       {"holes, allocation, copies, clones, extended attributes, umask: phase=prepare|write|verify clone=", v42},
 	}
 }
 

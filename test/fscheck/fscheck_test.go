@@ -5,6 +5,7 @@
 package fscheck
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -61,6 +62,85 @@ func TestLocal(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+func Test42(t *testing.T) {
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := func(name string) func(dir string) string {
+		return func(dir string) string { return filepath.Join(dir, "v42", name) }
+	}
+	clone := "0"
+	if hasClones(t) {
+		clone = "1"
+	}
+	for _, tc := range []struct {
+		name   string
+		file   func(dir string) string
+		damage func(file string) error
+		want   string
+	}{
+		{"nothing", at(""), func(string) error { return nil }, ""},
+		{"byte in the hole", at("punched"), writeByte(holeStart+9000, 1), "wrong bytes"},
+		{"no hole", at("punched"), writeByte(holeStart+9000, 0), "looked for data behind the hole"},
+		{"byte of a copy", at("copied"), writeByte(12, 0), "wrong bytes"},
+		{"byte between copies", at("copied"), writeByte(150_000, 1), "wrong bytes"},
+		{"byte of the source", at("whole"), writeByte(wholeSize-1, 0), "wrong bytes"},
+		{"allocation cut", at("allocated"), func(f string) error { return os.Truncate(f, allocStart) }, "size 1048576"},
+		{"allocation given back", at("allocated"), func(f string) error {
+			return errors.Join(os.Truncate(f, 4), os.Truncate(f, allocEnd))
+		}, "space"},
+		{"value", at("attributes"), func(f string) error { return unix.Setxattr(f, "user.text", []byte("secone"), 0) }, "user.text"},
+		{"value of a directory", at("plain"), func(f string) error { return unix.Setxattr(f, "user.empty", []byte("x"), 0) }, "user.empty"},
+		{"attribute gone", at("attributes"), func(f string) error { return unix.Removexattr(f, "user.empty") }, "user.binary user.text"},
+		{"attribute more", at("plain"), func(f string) error { return unix.Setxattr(f, "user.more", nil, 0) }, "user.more"},
+		{"umask in spite of the ACL", at("inherit/file"), func(f string) error { return os.Chmod(f, 0o600) }, "inherit/file has mode"},
+		{"no umask", at("plain/dir"), func(f string) error { return os.Chmod(f, 0o777) }, "plain/dir has mode"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			must(Run("v42", dir, options{"phase": "prepare"}, io.Discard))
+			must(Run("v42", dir, options{"phase": "write", "clone": clone}, io.Discard))
+			must(tc.damage(tc.file(dir)))
+			err := Run("v42", dir, options{"phase": "verify", "clone": clone}, io.Discard)
+			if tc.want == "" {
+				must(err)
+				return
+			}
+			expect(t, err, tc.want)
+		})
+	}
+}
+
+// hasClones tells whether the temporary directory's file system can clone.
+func hasClones(t *testing.T) bool {
+	f, err := os.Create(filepath.Join(t.TempDir(), "from"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	to, err := os.Create(f.Name() + "-to")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	return unix.IoctlFileClone(int(to.Fd()), int(f.Fd())) == nil
+}
+
+// writeByte changes one byte of a file.
+func writeByte(off int64, b byte) func(file string) error {
+	return func(file string) error {
+		f, err := os.OpenFile(file, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteAt([]byte{b}, off)
+		return errors.Join(err, f.Close())
 	}
 }
 

@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// load writes and reads files until its seconds are over. Each worker has its
-// own files, rewrites them with ever new patterns, and reads them back past the
-// cache. With names=1 it also creates, links, renames and removes: calls that
+// load writes and reads files until its seconds are over, or, with until=, until
+// a file of that name exists; a round that begins after that is each worker's
+// last. Each worker has its own files, rewrites them with ever new patterns, and
+// reads them back past the cache. With names=1 it also creates, links, renames and removes: calls that
 // a server which loses its memory may see twice, so that they may fail across
 // a crash (RFC 1813, 4.1) but never across an orderly restart.
 func load(r *run) error {
@@ -23,7 +24,14 @@ func load(r *run) error {
 	if err != nil {
 		return err
 	}
-	end := time.Now().Add(time.Duration(r.int("seconds", 3)) * time.Second)
+	end, until := time.Now().Add(time.Duration(r.int("seconds", 3))*time.Second), r.text("until", "")
+	over := func() bool {
+		if until == "" {
+			return time.Now().After(end)
+		}
+		_, err := os.Stat(until)
+		return err == nil
+	}
 	var rounds atomic.Int64
 	err = parallel(int(r.int("workers", 4)), func(id int) error {
 		rng := rand.New(rand.NewPCG(uint64(id), 5))
@@ -31,7 +39,9 @@ func load(r *run) error {
 		if err := os.Mkdir(own, 0o755); err != nil {
 			return err
 		}
-		for gen := uint64(1); time.Now().Before(end); gen++ {
+		last := false
+		for gen := uint64(1); !last; gen++ {
+			last = over()
 			if err := rewrite(filepath.Join(own, fmt.Sprint("f", gen%4)), gen, rng); err != nil {
 				return fmt.Errorf("worker %d, round %d: %w", id, gen, err)
 			}

@@ -160,57 +160,82 @@ func manyName(i int64) string {
 }
 
 // many makes, lists or removes a directory of many files. The phases are apart
-// because caches must be dropped and mount options changed between them.
+// because caches must be dropped and mount options changed between them. A
+// client changes one name in a directory at a time; via= names other mounts of
+// the same directory, separated by commas, which share the work with this one,
+// so that a server has several names to put on stable storage at once.
 func many(r *run) error {
 	files := r.int("files", 2000)
-	dir := r.path("many")
+	dirs := []string{r.path("many")}
+	for _, mnt := range strings.FieldsFunc(r.text("via", ""), func(c rune) bool { return c == ',' }) {
+		dirs = append(dirs, filepath.Join(mnt, "many"))
+	}
 	switch phase := r.text("phase", ""); phase {
 	case "create":
-		return manyCreate(r, dir, files)
+		return manyCreate(r, dirs, files)
 	case "list":
-		return manyList(r, dir, files)
+		return manyList(r, dirs[0], files)
 	case "remove":
-		return manyRemove(r, dir, files)
+		return manyRemove(r, dirs, files)
 	default:
 		return fmt.Errorf("phase=%q, want create, list or remove", phase)
 	}
 }
 
-func manyCreate(r *run, dir string, files int64) error {
-	if err := os.Mkdir(dir, 0o755); err != nil {
+func manyCreate(r *run, dirs []string, files int64) error {
+	if err := os.Mkdir(dirs[0], 0o755); err != nil {
 		return err
 	}
-	for i := range files {
-		name := filepath.Join(dir, manyName(i))
-		// mknod makes an empty file in one call, to client and server alike.
-		if err := unix.Mknod(name, unix.S_IFREG|0o644, 0); err != nil {
-			return fmt.Errorf("create %s: %w", name, err)
-		}
-		// Some have content, to see that a listing's attributes are each one's own.
-		if i%100 == 0 {
-			if err := os.WriteFile(name, fmt.Append(nil, i), 0o644); err != nil {
+	err := parallel(len(dirs), func(id int) error {
+		for i := int64(id); i < files; i += int64(len(dirs)) {
+			if err := r.createOneOfMany(filepath.Join(dirs[id], manyName(i)), i); err != nil {
 				return err
 			}
 		}
-	}
+		return nil
+	})
 	r.logf("many: %d created", files)
-	return nil
+	return err
 }
 
+func (r *run) createOneOfMany(name string, i int64) error {
+	// mknod makes an empty file in one call, to client and server alike.
+	if err := unix.Mknod(name, unix.S_IFREG|0o644, 0); err != nil {
+		return fmt.Errorf("create %s: %w", name, err)
+	}
+	if i%100 != 0 {
+		return nil
+	}
+	// Some have content, to see that a listing's attributes are each one's own.
+	return r.create(name, func(f *os.File) error {
+		_, err := fmt.Fprint(f, i)
+		return err
+	})
+}
+
+// manyList lists and compares; with plain=1 it asks for names alone, where a
+// listing has nothing else and each kind would be a call.
 func manyList(r *run, dir string, files int64) error {
-	list, err := os.ReadDir(dir)
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	var list []string
+	if r.flag("plain") {
+		list, err = d.Readdirnames(-1)
+	} else {
+		list, err = regular(d)
+	}
 	if err != nil {
 		return err
 	}
 	seen := make(map[string]bool, len(list))
-	for _, e := range list {
-		if seen[e.Name()] {
-			return fmt.Errorf("%s is listed twice", e.Name())
+	for _, name := range list {
+		if seen[name] {
+			return fmt.Errorf("%s is listed twice", name)
 		}
-		if !e.Type().IsRegular() {
-			return fmt.Errorf("%s is listed as %v", e.Name(), e.Type())
-		}
-		seen[e.Name()] = true
+		seen[name] = true
 	}
 	for i := range files {
 		if !seen[manyName(i)] {
@@ -237,10 +262,22 @@ func manyList(r *run, dir string, files int64) error {
 	return nil
 }
 
+// regular lists a directory of regular files.
+func regular(d *os.File) (names []string, err error) {
+	list, err := d.ReadDir(-1)
+	for _, e := range list {
+		if !e.Type().IsRegular() {
+			return nil, fmt.Errorf("%s is listed as %v", e.Name(), e.Type())
+		}
+		names = append(names, e.Name())
+	}
+	return names, err
+}
+
 // manyRemove removes as rm -r does, while the listing goes on: it must end, and
 // meet every name.
-func manyRemove(r *run, dir string, files int64) error {
-	d, err := os.Open(dir)
+func manyRemove(r *run, dirs []string, files int64) error {
+	d, err := os.Open(dirs[0])
 	if err != nil {
 		return err
 	}
@@ -248,13 +285,11 @@ func manyRemove(r *run, dir string, files int64) error {
 	removed := int64(0)
 	for {
 		names, err := d.Readdirnames(500)
-		for _, name := range names {
-			if err := os.Remove(filepath.Join(dir, name)); err != nil {
-				return err
-			}
-			if removed++; removed > files {
-				return fmt.Errorf("more than %d names met while removing", files)
-			}
+		if removed += int64(len(names)); removed > files {
+			return fmt.Errorf("more than %d names met while removing", files)
+		}
+		if err := removeAll(dirs, names); err != nil {
+			return err
 		}
 		if err == io.EOF {
 			break
@@ -265,12 +300,12 @@ func manyRemove(r *run, dir string, files int64) error {
 	}
 	// What the walk missed because the directory changed is left to a second
 	// look, as POSIX allows; nothing may remain after that.
-	rest, err := os.ReadDir(dir)
+	rest, err := os.ReadDir(dirs[0])
 	if err != nil {
 		return err
 	}
 	for _, e := range rest {
-		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+		if err := os.Remove(filepath.Join(dirs[0], e.Name())); err != nil {
 			return err
 		}
 		removed++
@@ -279,7 +314,19 @@ func manyRemove(r *run, dir string, files int64) error {
 		return fmt.Errorf("%d names met while removing, want %d", removed, files)
 	}
 	r.logf("many: %d removed, %d of them at a second look", removed, len(rest))
-	return os.Remove(dir)
+	return os.Remove(dirs[0])
+}
+
+// removeAll removes names through several mounts of their directory at once.
+func removeAll(dirs, names []string) error {
+	return parallel(len(dirs), func(id int) error {
+		for i := id; i < len(names); i += len(dirs) {
+			if err := os.Remove(filepath.Join(dirs[id], names[i])); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // exclusive lets workers race to create the same names with O_EXCL: each name

@@ -82,7 +82,7 @@ func (sluice) command(s *Server) ([]string, error) {
 	}
 	return []string{
 		os.Getenv(binaryEnv), "serve", "--exports", exports, "--listen", fmt.Sprintf("%s:%d", ServerIP, s.Port),
-		"--admin", s.AdminSocket(), "--state", filepath.Join(s.dir, "state"), "--rpcbind", rpcbind,
+		"--admin", s.AdminSocket(), "--state", s.StateDir(), "--rpcbind", rpcbind,
 		"--read-mode", s.mode, "--lease-time", cmp.Or(s.cfg.Lease, 10*time.Second).String(),
 	}, nil
 }

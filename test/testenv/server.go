@@ -141,6 +141,9 @@ func workDir(t testing.TB) string {
 	return dir
 }
 
+// StateDir is where the server keeps what must outlive it.
+func (s *Server) StateDir() string { return filepath.Join(s.dir, "state") }
+
 func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
 
 // Start starts the server again after Stop or Kill, with the same state.
