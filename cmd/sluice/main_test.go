@@ -38,6 +38,8 @@ func TestUsageErrorsAreStatus2(t *testing.T) {
 		{"serve", "--read-mode", "sideways", "--export", "/tmp"},
 		{"serve", "--write-mode", "direct", "--export", "/tmp"},
 		{"serve", "--rpcbind", "maybe", "--export", "/tmp"},
+		{"serve", "--id-domain", " ", "--export", "/tmp"},
+		{"serve", "--id-domain", "a@example.org", "--export", "/tmp"},
 		{"serve", "extra"},
 		{"stats", "--interval", "1ms"},
 		{"trace", "--count", "-1"},

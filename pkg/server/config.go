@@ -20,6 +20,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"gopkg.in/yaml.v3"
 
@@ -253,6 +254,9 @@ func (c *Config) problems() (list []problem) {
 	if _, err := c.listenPort(); err != nil {
 		list = append(list, problem{"listen", err})
 	}
+	if !validDomain(c.IDDomain) {
+		add("id-domain", " is %q; it must be a domain of at most %d bytes, as in example.org, or left out for owners as numbers", c.IDDomain, maxDomain)
+	}
 	if c.State == "" {
 		add("state", " is empty; it must be a directory")
 	}
@@ -270,6 +274,26 @@ func (c *Config) problems() (list []problem) {
 		}
 	}
 	return list
+}
+
+// maxDomain is how long a domain's name may be, in bytes, when it is written
+// with dots (RFC 1035, 2.3.4: 255 with the length of each label and the root).
+const maxDomain = 253
+
+// validDomain tells whether s may stand behind the "@" of owners' names: labels
+// between single dots (RFC 8881, 5.9), which need not be ASCII. "" is none.
+func validDomain(s string) bool {
+	if s == "" {
+		return true
+	}
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" {
+			return false
+		}
+	}
+	return len(s) <= maxDomain && !strings.ContainsFunc(s, func(r rune) bool {
+		return !unicode.In(r, unicode.L, unicode.M, unicode.Nd) && !strings.ContainsRune("-_.", r) // U+FFFD, for broken UTF-8, is none of these
+	})
 }
 
 func (c *Config) listenPort() (uint16, error) {

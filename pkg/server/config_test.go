@@ -73,6 +73,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		"log-level":    func(c *Config) { c.LogLevel = "loud" },
 		"log-format":   func(c *Config) { c.LogFormat = "xml" },
 		"read-mode":    func(c *Config) { c.ReadMode = "sideways" },
+		"id-domain":    func(c *Config) { c.IDDomain = "a@example.org" },
 		"names":        func(c *Config) { c.Names = "latin-1" },
 		"write-mode":   func(c *Config) { c.WriteMode = "direct" },
 		"listen":       func(c *Config) { c.Listen = "2049" },
@@ -87,6 +88,29 @@ func TestValidateNamesTheKey(t *testing.T) {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %v", key, err)
 		}
+	}
+}
+
+func TestIDDomain(t *testing.T) {
+	for _, s := range []string{"", "example.org", "localdomain", "a_b-c.x1", "bücher.example", strings.Repeat("a", maxDomain)} {
+		if !validDomain(s) {
+			t.Errorf("%q is refused", s)
+		}
+	}
+	for _, s := range []string{
+		" ", "\t", "example.org ", "example org", "@", "@example.org", "a@b", ".", "..", ".org", "org.", "a..b", "a\x00b", "a\nb", "a\x7fb", "a\u00a0b", "a\u200bb",
+		"a/b", "a:b", "a\xffb", strings.Repeat("a", maxDomain+1), strings.Repeat("a.", 128) + "a",
+	} {
+		if validDomain(s) {
+			t.Errorf("%q is taken", s)
+		}
+	}
+	_, err := load(t, "listen: :2049\nid-domain: \"root@example.org\"\n")
+	if err == nil || !strings.Contains(err.Error(), `line 2: id-domain is "root@example.org"; it must be a domain`) || !strings.Contains(err.Error(), "as in example.org") {
+		t.Errorf("in the file: %v", err)
+	}
+	if _, err = load(t, "id-domain:\n"); err != nil {
+		t.Errorf("an empty value: %v", err)
 	}
 }
 
