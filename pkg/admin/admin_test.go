@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,12 +131,11 @@ func TestCalls(t *testing.T) {
 		{http.MethodPut, PathIOMode, strings.Repeat("x", maxBody), "too large"},
 		{http.MethodPost, PathReload, nil, "exports:3: broken"},
 		{http.MethodGet, "/v1/nothing", nil, "no such call"},
-		{http.MethodPost, PathStatus, nil, "no such call"},
+		{http.MethodPost, PathStatus, nil, "this path takes GET, HEAD"},
 		{http.MethodDelete, PathClients + "/1", nil, "no client 1"},
 		{http.MethodDelete, PathClients + "/2", nil, "client 2 is busy"},
 		{http.MethodDelete, PathClients + "/0", nil, `"0" is not the id of an NFSv4 client`},
 		{http.MethodDelete, PathClients + "/sideways", nil, `"sideways" is not the id of an NFSv4 client`},
-		{http.MethodDelete, PathClients, nil, "no such call"},
 		{http.MethodGet, PathOpens + "?client=11112222333344445", nil, `"11112222333344445" is not the id`},
 		{http.MethodGet, PathEvents + "?event=never", nil, `no such event: "never"`},
 		{http.MethodGet, PathEvents + "?client=host", nil, "must be an IP address"},
@@ -143,6 +143,49 @@ func TestCalls(t *testing.T) {
 		err := c.Do(ctx, tc.method, tc.path, tc.body, nil)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s %s: %v, want %q", tc.method, tc.path, err, tc.want)
+		}
+	}
+}
+
+// A path that is there and a method that it doesn't take are 405 with the
+// methods that it does; what isn't there is 404, whatever the method.
+func TestWrongMethods(t *testing.T) {
+	_, c, _ := start(t)
+	known := map[string][]string{}
+	for _, call := range Calls() {
+		method, path, _ := strings.Cut(call, " ")
+		path = strings.Replace(path, "{id}", "6a1f00c300000001", 1)
+		known[path] = append(known[path], method)
+		if method == http.MethodGet {
+			known[path] = append(known[path], http.MethodHead)
+		}
+	}
+	ask := func(method, path string) *http.Response {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://sluice"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := c.http.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { res.Body.Close() })
+		return res
+	}
+	for _, method := range []string{"GET", "HEAD", "PUT", "POST", "PATCH", "DELETE", "OPTIONS", "TRACE", "SIDEWAYS"} {
+		for path, takes := range known {
+			if slices.Contains(takes, method) {
+				continue
+			}
+			if res := ask(method, path); res.StatusCode != http.StatusMethodNotAllowed || res.Header.Get("Allow") != strings.Join(takes, ", ") {
+				t.Errorf("%s %s: %s, Allow: %s; want 405 and %v", method, path, res.Status, res.Header.Get("Allow"), takes)
+			}
+		}
+		for _, path := range []string{"/", "/v1", "/v1/", "/v1/nothing", "/v1/status/", "/v1/clients/1/2", "/v1/exports/nothing", "/v2/status"} {
+			if res := ask(method, path); res.StatusCode != http.StatusNotFound || res.Header.Get("Allow") != "" {
+				t.Errorf("%s %s: %s, want 404", method, path, res.Status)
+			}
 		}
 	}
 }

@@ -217,8 +217,20 @@ func Calls() []string {
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
+	methods := map[string][]string{}
 	for _, c := range s.calls() {
 		mux.HandleFunc(c.method+" "+c.path, c.handle)
+		methods[c.path] = append(methods[c.path], c.method)
+		if c.method == http.MethodGet {
+			methods[c.path] = append(methods[c.path], http.MethodHead) // which the mux takes with it
+		}
+	}
+	for path, list := range methods {
+		allow := strings.Join(list, ", ")
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", allow)
+			fail(w, http.StatusMethodNotAllowed, fmt.Errorf("%s %s: no such method; this path takes %s", r.Method, r.URL.Path, allow))
+		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, fmt.Errorf("%s %s: no such call; docs/admin-api.md lists them", r.Method, r.URL.Path))
