@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v2"
+
+	"sluice/pkg/trace"
 )
 
 // command runs one command line and returns its exit status and what it printed.
@@ -42,6 +44,12 @@ func TestUsageErrorsAreStatus2(t *testing.T) {
 		{"serve", "--id-domain", "a@example.org", "--export", "/tmp"},
 		{"serve", "extra"},
 		{"stats", "--interval", "1ms"},
+		{"stats", "--watch", "--interval", "1ms"},
+		{"stats", "--interval", "2s"},
+		{"trace", "--event", "never"},
+		{"trace", "--event", "read_start,never"},
+		{"trace", "--event", ""},
+		{"trace", "--client", "host"},
 		{"trace", "--count", "-1"},
 	} {
 		status, stdout, stderr := command(t, args...)
@@ -51,6 +59,18 @@ func TestUsageErrorsAreStatus2(t *testing.T) {
 		if stdout != "" || !strings.HasPrefix(stderr[strings.LastIndex(strings.TrimSpace(stderr), "\n")+1:], "sluice: ") {
 			t.Errorf("%v: stderr %q", args, stderr)
 		}
+	}
+}
+
+func TestUnknownEventNamesThoseThereAre(t *testing.T) {
+	_, _, stderr := command(t, "trace", "--event", "read_start,never")
+	for _, name := range trace.Names() {
+		if !strings.Contains(stderr, string(name)) {
+			t.Errorf("%s is not in %q", name, stderr)
+		}
+	}
+	if !strings.Contains(stderr, `"never"`) {
+		t.Errorf("the wrong one is not in %q", stderr)
 	}
 }
 

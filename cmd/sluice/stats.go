@@ -29,7 +29,7 @@ Examples:
    sluice stats --json`,
 		Flags: clientFlags(
 			&cli.BoolFlag{Name: "watch", Usage: "repeat until interrupted", DisableDefaultText: true},
-			&cli.DurationFlag{Name: "interval", Value: time.Second, Usage: "`TIME` between two pages of --watch"},
+			&cli.DurationFlag{Name: "interval", Value: time.Second, Usage: "`TIME` between two pages; only with --watch"},
 		),
 		Action: func(c *cli.Context) error {
 			if err := noArgs(c); err != nil {
@@ -37,6 +37,9 @@ Examples:
 			}
 			if c.Duration("interval") < 100*time.Millisecond {
 				return usagef(c, "--interval must be at least 100ms")
+			}
+			if c.IsSet("interval") && !c.Bool("watch") {
+				return usagef(c, "--interval is for --watch, as in: sluice stats --watch --interval 2s")
 			}
 			var now admin.Stats
 			get := func() error {

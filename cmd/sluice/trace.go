@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"strings"
 
@@ -59,7 +60,17 @@ Examples:
 				return err
 			}
 			q := url.Values{"event": c.StringSlice("event")}
+			for _, v := range q["event"] {
+				for name := range strings.SplitSeq(v, ",") {
+					if !trace.Known(trace.Name(name)) {
+						return usagef(c, "no such event: %q; the events are %s", name, strings.Join(strings.Fields(eventList()), ", "))
+					}
+				}
+			}
 			if a := c.String("client"); a != "" {
+				if _, err := netip.ParseAddr(a); err != nil {
+					return usagef(c, "--client is %q; it must be an IP address, as in 192.168.1.7", a)
+				}
 				q.Set("client", a)
 			}
 			if !c.Bool("json") {
