@@ -216,11 +216,17 @@ func (v *View) place(d *pseudo) (e Entry, err error) {
 	return e, nil
 }
 
+// pseudoLinks is a pseudo directory's link count. A true one, of what the caller may see, would need a look at each export, and
+// names looked up, in every GETATTR; one of all would tell of exports that are not the caller's. 1 is what file systems give
+// that do not count directories (btrfs): to programs that infer from the count when they have seen all of them (find), it says
+// nothing, where 2 would say that there are none.
+const pseudoLinks = 1
+
 // pseudoAttr makes up a pseudo directory's attributes. They change when exports do.
 func (v *View) pseudoAttr(d *pseudo, a *Attr) {
 	at := v.ns.table.Load().at
 	*a = Attr{
-		Type: TypeDir, Mode: 0o555, Nlink: uint32(2 + len(d.kids)), Size: 4096, Used: 4096, BlockSize: 4096,
+		Type: TypeDir, Mode: 0o555, Nlink: pseudoLinks, Size: 4096, Used: 4096, BlockSize: 4096,
 		FileID: d.id, MountedOnFileID: d.id, Atime: at, Mtime: at, Ctime: at, Btime: at,
 		Change: uint64(at.Sec)*1e9 + uint64(at.Nsec),
 	}
@@ -333,8 +339,8 @@ func (v *View) above(x *export, rest string) (e Entry, err error) {
 	if _, ok := opts.For(exports.AuthFlavor(v.c.Cred.Flavor)); !ok {
 		return e, ErrWrongSec
 	}
-	if strings.Trim(rest, "/") != "" && !v.c.MayBlock {
-		return e, ErrWouldBlock
+	if !v.c.MayBlock {
+		return e, ErrWouldBlock // the walk looks at the export's path on the server
 	}
 	w := View{ns: v.ns, th: v.th, c: v.c, exp: x, opts: opts}
 	n, err := w.walk(rest)

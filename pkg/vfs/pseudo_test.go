@@ -243,6 +243,34 @@ func TestPseudoRoot(t *testing.T) {
 	})
 }
 
+// TestPseudoLinks: what a pseudo directory's attributes say does not depend on exports that the caller may not see, nor do
+// they claim that it has no directories.
+func TestPseudoLinks(t *testing.T) {
+	d := exportDir(t)
+	table := ""
+	for _, s := range []string{"a one", "a two", "b", "c"} {
+		s = strings.ReplaceAll(s, " ", "/")
+		os.MkdirAll(filepath.Join(d, s), 0o777)
+		table += filepath.Join(d, s) + map[bool]string{true: " *(rw)\n", false: " 10.1.2.3(rw)\n"}[s == "a/one"]
+	}
+	b := newBench(t, table)
+	b.on(func(th *Thread) {
+		u, o := b.v4(th, 0, 0), b.v4(th, 0, 0)
+		o.c.Addr = netip.MustParseAddr("10.1.2.3")
+		for _, at := range []string{d, filepath.Join(d, "a")} {
+			fh, few, err := u.walk(at)
+			ok(t, "walk", err)
+			_, all, err := o.walk(at)
+			ok(t, "walk of the other", err)
+			got, err := u.getattr(fh)
+			ok(t, "getattr", err)
+			if few != all || got != few || few.Nlink != 1 {
+				t.Errorf("%s: who sees one export gets %+v and %+v, who sees all %+v", at, few, got, all)
+			}
+		}
+	})
+}
+
 // TestPseudoListing lists more directories than fit one call, with a reload in between.
 func TestPseudoListing(t *testing.T) {
 	d := exportDir(t)
