@@ -202,7 +202,9 @@ func (s *Server) disconnected(c *Conn) {
 	}
 	ev := s.cfg.Log.Debug()
 	if c.reason == reasonStalled || c.reason == reasonUnfilled {
-		ev = s.cfg.Log.Warn()
+		if n, ok := s.endLimit.allow(); ok { // there may be hundreds at a time
+			ev = s.cfg.Log.Warn().Uint64("suppressed", n)
+		}
 	}
 	ev.Stringer("client", c.peer.remote).Uint64("connection", c.id).Str("reason", c.reason).Msg("client disconnected")
 }

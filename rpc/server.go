@@ -50,6 +50,7 @@ type Server struct {
 	rejects    [NumReasons]atomic.Uint64
 	logLimit   [NumReasons]limiter
 	encLimit   limiter
+	endLimit   limiter
 
 	mu        sync.Mutex
 	workers   []*worker
@@ -213,6 +214,9 @@ func (s *Server) janitor() {
 // for the memory that is kept for the rest of it.
 const patience = int64(5 * time.Second)
 
+// silence is how long it may send nothing then.
+const silence = int64(2 * time.Second)
+
 // sweep closes what has been idle too long and, when memory is short, as many
 // connections as wait for some: those that keep calls waiting because they
 // take no replies, and those whose unfinished records come in most slowly. What
@@ -233,7 +237,7 @@ func (s *Server) sweep(now int64) {
 		case s.cfg.IdleTimeout > 0 && c.quiet() && now-c.active > int64(s.cfg.IdleTimeout):
 			c.shut(reasonIdle)
 		case short == 0:
-		case !c.busy && c.in.buf != nil && now-c.in.since > patience && (choked || c.armed&unix.EPOLLIN != 0):
+		case !c.busy && c.in.buf != nil && (now-c.in.since > patience || now-c.active > silence) && (choked || c.armed&unix.EPOLLIN != 0):
 			hogs = append(hogs, hog{c, float64(c.in.got) / float64(now-c.in.since), reasonUnfilled})
 		case !c.busy && choked && (c.inflight > 0 || c.held.buf != nil) && now-c.progress > patience:
 			hogs = append(hogs, hog{c, 0, reasonStalled})
