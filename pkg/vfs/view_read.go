@@ -34,9 +34,6 @@ func (v *View) Read(n Node, off uint64, count uint32) (r ReadResult, err error) 
 		return r, err
 	}
 	th := v.th
-	if err = v.guardRead(n); err != nil {
-		return r, err
-	}
 	who := v.who()
 	if !th.recent.has(n.f, &who) {
 		if err = v.stat(n); err != nil {
@@ -47,6 +44,9 @@ func (v *View) Read(n Node, off uint64, count uint32) (r ReadResult, err error) 
 			return r, err
 		}
 		th.recent.add(n.f, &who)
+	}
+	if err = v.guardRead(n); err != nil { // who may not read calls no delegation back
+		return r, err
 	}
 	if count = min(count, v.ns.cfg.MaxRead); off > math.MaxInt64 {
 		count = 0
