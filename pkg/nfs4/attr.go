@@ -11,6 +11,7 @@ package nfs4
 
 import (
 	"math/bits"
+	"time"
 
 	"sluice/pkg/state"
 	"sluice/pkg/vfs"
@@ -54,10 +55,9 @@ var (
 	exclusive words    // of suppattr_exclcreat, before supported
 )
 
-// An attribute's minor version: open_arguments and the delegated times are of
-// RFC 9754, an extension of 4.2. They are offered to 4.1 too: what they describe
-// (share_access bits of OPEN) is in 4.1's OPEN just as well, and pynfs's DELEG24
-// and DELEG25 look for them there.
+// An attribute's minor version: open_arguments is of RFC 9754, an extension of
+// 4.2. It is offered to 4.1 too: what it describes (share_access bits of OPEN) is
+// in 4.1's OPEN just as well, and pynfs's DELEG24 and DELEG25 look for it there.
 func init() {
 	attrs = [numAttrs]attrRow{
 		wire.FATTR4_SUPPORTED_ATTRS: {get: func(s *attrSource, e *xdr.Encoder) {
@@ -112,12 +112,12 @@ func init() {
 		wire.FATTR4_SPACE_FREE:        {need: needStat, get: func(s *attrSource, e *xdr.Encoder) { e.Uint64(s.stat.Fbytes) }},
 		wire.FATTR4_SPACE_TOTAL:       {need: needStat, get: func(s *attrSource, e *xdr.Encoder) { e.Uint64(s.stat.Tbytes) }},
 		wire.FATTR4_SPACE_USED:        {get: func(s *attrSource, e *xdr.Encoder) { e.Uint64(s.a.Used) }},
-		wire.FATTR4_TIME_ACCESS:       {need: needDeleg, get: func(s *attrSource, e *xdr.Encoder) { putTime(e, s.atime()) }},
+		wire.FATTR4_TIME_ACCESS:       {get: func(s *attrSource, e *xdr.Encoder) { putTime(e, s.a.Atime) }},
 		wire.FATTR4_TIME_ACCESS_SET:   {set: setAtime, keep: true},
 		wire.FATTR4_TIME_CREATE:       {get: func(s *attrSource, e *xdr.Encoder) { putTime(e, birthOf(&s.a)) }},
 		wire.FATTR4_TIME_DELTA:        {need: needInfo, get: func(s *attrSource, e *xdr.Encoder) { putTime(e, s.info.TimeDelta) }},
-		wire.FATTR4_TIME_METADATA:     {need: needDeleg, get: func(s *attrSource, e *xdr.Encoder) { putTime(e, s.ctime()) }},
-		wire.FATTR4_TIME_MODIFY:       {need: needDeleg, get: func(s *attrSource, e *xdr.Encoder) { putTime(e, s.mtime()) }},
+		wire.FATTR4_TIME_METADATA:     {need: needDeleg, get: func(s *attrSource, e *xdr.Encoder) { putTime(e, s.orAsked(s.a.Ctime)) }},
+		wire.FATTR4_TIME_MODIFY:       {need: needDeleg, get: func(s *attrSource, e *xdr.Encoder) { putTime(e, s.orAsked(s.a.Mtime)) }},
 		wire.FATTR4_TIME_MODIFY_SET:   {set: setMtime, keep: true},
 		wire.FATTR4_MOUNTED_ON_FILEID: {get: func(s *attrSource, e *xdr.Encoder) { e.Uint64(s.a.MountedOnFileID) }},
 		wire.FATTR4_SUPPATTR_EXCLCREAT: {minor: 1, get: func(s *attrSource, e *xdr.Encoder) {
@@ -128,7 +128,7 @@ func init() {
 			b := wire.NewBitmap4(w)
 			b.Encode(e)
 		}},
-		wire.FATTR4_CHANGE_ATTR_TYPE: {minor: 2, get: constant(uint32(wire.NFS4_CHANGE_TYPE_IS_MONOTONIC_INCR))},
+		wire.FATTR4_CHANGE_ATTR_TYPE: {minor: 2, get: constant(uint32(wire.NFS4_CHANGE_TYPE_IS_TIME_METADATA))},
 		wire.FATTR4_MODE_UMASK:       {minor: 2, set: setModeUmask},
 		wire.FATTR4_XATTR_SUPPORT:    {minor: 2, need: needXattr, get: func(s *attrSource, e *xdr.Encoder) { e.Bool(s.xattrs) }},
 		wire.FATTR4_OPEN_ARGUMENTS:   {minor: 1, get: func(_ *attrSource, e *xdr.Encoder) { openArguments.Encode(e) }},
@@ -201,16 +201,31 @@ type attrSource struct {
 	info   vfs.FSInfo
 	deleg  state.DelegAttrs
 	hasDel bool
+	asked  vfs.Time // when the holder was
 	xattrs bool
 	acl    aclSource
 }
 
-// What the holder of a write delegation says goes before the file system's word
-// (RFC 8881, 10.4.3). Its change attribute says only whether it has changed the
-// file: then the asker must see one that is above what it saw before.
+// askHolder asks for what a client knows that has a write delegation on the file.
+func (s *attrSource) askHolder(call *state.Call, file state.FileKey) (err error) {
+	s.deleg, s.hasDel, err = s.c.s.st.DelegAttrs(call, file)
+	if s.hasDel {
+		now := time.Now()
+		s.asked = vfs.Time{Sec: now.Unix(), Nsec: uint32(now.Nanosecond())}
+	}
+	return err
+}
+
+// modified tells whether the holder of a write delegation has changed the file.
+func (s *attrSource) modified() bool {
+	return s.hasDel && (s.deleg.Modified || s.deleg.HasSize && s.deleg.Size != s.a.Size)
+}
+
+// change tells the file's change attribute. Of a holder it says only that it has changed the file, and may say the same
+// after the next change: each answer must be above the one before (RFC 8881, 10.4.3).
 func (s *attrSource) change() uint64 {
-	if s.hasDel && s.deleg.Modified {
-		return max(s.a.Change+1, s.deleg.Change)
+	if s.modified() {
+		return s.a.Change + s.deleg.Asked
 	}
 	return s.a.Change
 }
@@ -222,25 +237,13 @@ func (s *attrSource) size() uint64 {
 	return s.a.Size
 }
 
-func (s *attrSource) mtime() vfs.Time {
-	if s.hasDel && s.deleg.Times {
-		return vfs.Time{Sec: s.deleg.Mtime.Sec, Nsec: s.deleg.Mtime.Nsec}
+// orAsked is a time of the file's, or, when its holder has changed it, that of the answer: nobody knows better (RFC 8881,
+// 10.4.3).
+func (s *attrSource) orAsked(t vfs.Time) vfs.Time {
+	if s.modified() && later(s.asked, t) {
+		return s.asked
 	}
-	return s.a.Mtime
-}
-
-func (s *attrSource) atime() vfs.Time {
-	if s.hasDel && s.deleg.Times {
-		return vfs.Time{Sec: s.deleg.Atime.Sec, Nsec: s.deleg.Atime.Nsec}
-	}
-	return s.a.Atime
-}
-
-func (s *attrSource) ctime() vfs.Time {
-	if s.hasDel && s.deleg.Times && later(s.mtime(), s.a.Ctime) {
-		return s.mtime()
-	}
-	return s.a.Ctime
+	return t
 }
 
 func later(a, b vfs.Time) bool { return a.Sec > b.Sec || a.Sec == b.Sec && a.Nsec > b.Nsec }
@@ -250,8 +253,8 @@ func (s *attrSource) putOwner(e *xdr.Encoder, id uint32, group bool) {
 	e.Opaque(s.c.s.ids.name(b[:0], id, group))
 }
 
-// asked cuts a client's bitmap down to what there is. Beyond the last number that is known there is nothing.
-func (s *attrSource) asked(req *wire.Bitmap4) words {
+// known cuts a client's bitmap down to what there is. Beyond the last number that is known there is nothing.
+func (s *attrSource) known(req *wire.Bitmap4) words {
 	w := words(req.Words)
 	for i := range w {
 		w[i] &= s.supported[i]
@@ -286,7 +289,7 @@ func (c *compound) gather(s *attrSource, w *words) status {
 	var err error
 	if need&needDeleg != 0 && c.node.Type() == vfs.TypeReg {
 		// First: who gives the delegation back meanwhile has brought the file up to date before.
-		s.deleg, s.hasDel, err = c.s.st.DelegAttrs(&c.call, c.key())
+		err = s.askHolder(&c.call, c.key())
 	}
 	if err == nil {
 		s.a, err = c.view.Getattr(c.node)

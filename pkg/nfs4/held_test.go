@@ -1,6 +1,8 @@
 package nfs4
 
 import (
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -104,5 +106,81 @@ func TestReaddirWithSilentHolder(t *testing.T) {
 	}
 	if st, _ := b.listed(1<<16, wire.FATTR4_SIZE); st != wire.NFS4ERR_DELAY && st != ok {
 		t.Errorf("without rdattr_error: %v", st)
+	}
+}
+
+// A holder says of any number of changes that there was one: each answer to others must show a new change attribute, and
+// times no older than the question (RFC 8881, 10.4.3). What it has not changed stays as it was when it opened the file, be it
+// with a truncation.
+func TestHolderChangesAgain(t *testing.T) {
+	s := startServer(t, delegations)
+	must(t, os.WriteFile(filepath.Join(s.dir, "f"), []byte("old data"), 0o666))
+	a, b := s.session(2, "a"), s.session(2, "b")
+	trunc := openArgs("o", 0, a.clientid, "f", wire.OPEN4_SHARE_ACCESS_BOTH, 0, true)
+	trunc.Openhow.How.Createattrs = fattr(func(e *xdr.Encoder) { e.Uint64(0) }, wire.FATTR4_SIZE)
+	r := a.compound(root(), op{wire.OP_OPEN, trunc}, getfh(), getattr(wire.FATTR4_CHANGE))
+	skipTo(t, r, wire.OP_PUTROOTFH)
+	var o wire.OPEN4res
+	r.next(t, wire.OP_OPEN, ok, &o)
+	if o.Resok4.Delegation.DelegationType != wire.OPEN_DELEGATE_WRITE {
+		t.Fatalf("no delegation: %+v", o.Resok4.Delegation)
+	}
+	var g wire.GETFH4res
+	r.next(t, wire.OP_GETFH, ok, &g)
+	fh := append([]byte(nil), g.Resok4.Object...)
+	take := func(r *results) *xdr.Decoder {
+		var g wire.GETATTR4res
+		r.next(t, wire.OP_GETATTR, ok, &g)
+		var d xdr.Decoder
+		d.Reset(g.Resok4.ObjAttributes.AttrVals)
+		return &d
+	}
+	opened := take(r).Uint64()
+	ask := func(change, size uint64) (uint64, int64) {
+		t.Helper()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			attrs := fattr(func(e *xdr.Encoder) { e.Uint64(change); e.Uint64(size) }, wire.FATTR4_CHANGE, wire.FATTR4_SIZE)
+			serveCallback(t, a.nc, ok, &attrs)
+		})
+		r := b.compound(putfh(fh), getattr(wire.FATTR4_CHANGE, wire.FATTR4_SIZE, wire.FATTR4_TIME_MODIFY))
+		wg.Wait()
+		skipTo(t, r, wire.OP_PUTFH)
+		d := take(r)
+		got := d.Uint64()
+		if n := d.Uint64(); n != size {
+			t.Errorf("size %d, want %d", n, size)
+		}
+		return got, d.Int64()*1e9 + int64(d.Uint32())
+	}
+	same, old := ask(opened, 0)
+	if same != opened {
+		t.Errorf("nothing has changed: %d, was %d", same, opened)
+	}
+	last, lastTime := same, old
+	for i := range 3 {
+		change, mtime := ask(opened+1, 10)
+		if change <= last || mtime <= lastTime {
+			t.Errorf("change %d: %d at %d, after %d at %d", i+1, change, mtime, last, lastTime)
+		}
+		last, lastTime = change, mtime
+	}
+}
+
+// The change attribute is the change time: it goes back with the clock, so that clients must not take it for a counter.
+func TestChangeAttrType(t *testing.T) {
+	s := startServer(t)
+	must(t, os.WriteFile(filepath.Join(s.dir, "f"), nil, 0o666))
+	x := s.session(2, "x")
+	r := x.compound(root(), lookup("f"), getattr(wire.FATTR4_CHANGE, wire.FATTR4_TIME_METADATA, wire.FATTR4_CHANGE_ATTR_TYPE))
+	skipTo(t, r, wire.OP_PUTROOTFH)
+	r.next(t, wire.OP_LOOKUP, ok, nil)
+	var g wire.GETATTR4res
+	r.next(t, wire.OP_GETATTR, ok, &g)
+	var d xdr.Decoder
+	d.Reset(g.Resok4.ObjAttributes.AttrVals)
+	change, sec, nsec, kind := d.Uint64(), d.Uint64(), d.Uint32(), d.Uint32()
+	if change != sec*1e9+uint64(nsec) || kind != uint32(wire.NFS4_CHANGE_TYPE_IS_TIME_METADATA) {
+		t.Errorf("change %d, of type %d; change time %d.%09d", change, kind, sec, nsec)
 	}
 }

@@ -19,7 +19,7 @@ func (c *compound) opGetattr() status {
 		return st
 	}
 	s := c.beginAttrs(&args.AttrRequest)
-	w := s.asked(&args.AttrRequest)
+	w := s.known(&args.AttrRequest)
 	if w.unreadable() {
 		return wire.NFS4ERR_INVAL
 	}

@@ -16,7 +16,8 @@ import (
 	wire "sluice/xdr/nfs4"
 )
 
-// wantBits are what may be in share_access beside the access, from 4.1 on.
+// wantBits are what may be in share_access beside the access, from 4.1 on. Delegated timestamps (RFC 9754, 5) may be wanted, but
+// are not given: a server in user space cannot set the change time that goes with them.
 const wantBits = wire.OPEN4_SHARE_ACCESS_WANT_DELEG_MASK | wire.OPEN4_SHARE_ACCESS_WANT_SIGNAL_DELEG_WHEN_RESRC_AVAIL |
 	wire.OPEN4_SHARE_ACCESS_WANT_PUSH_DELEG_WHEN_UNCONTENDED | wire.OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS |
 	wire.OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION
@@ -96,10 +97,12 @@ func (c *compound) opOpen() status {
 	}
 	if o.truncate {
 		c.caller.Opened, c.caller.Owner = true, uint64(c.call.ClientID())
-		if _, err := c.view.Setattr(c.node, &vfs.SetAttr{SetSize: true}); err != nil {
+		ch, err := c.view.Setattr(c.node, &vfs.SetAttr{SetSize: true})
+		if err != nil {
 			c.s.st.OpenUndo(&c.call)
 			return c.statusOf(err)
 		}
+		c.s.st.OpenChanged(&c.call, ch.After.Change)
 		o.set.set(wire.FATTR4_SIZE)
 	}
 
@@ -122,9 +125,9 @@ func (c *compound) opOpen() status {
 // previous is the kind of delegation that CLAIM_PREVIOUS wants back.
 func previous(t wire.OpenDelegationType4) state.DelegType {
 	switch t {
-	case wire.OPEN_DELEGATE_READ, wire.OPEN_DELEGATE_READ_ATTRS_DELEG:
+	case wire.OPEN_DELEGATE_READ:
 		return state.DelegRead
-	case wire.OPEN_DELEGATE_WRITE, wire.OPEN_DELEGATE_WRITE_ATTRS_DELEG:
+	case wire.OPEN_DELEGATE_WRITE:
 		return state.DelegWrite
 	}
 	return state.DelegNone
@@ -136,15 +139,9 @@ func putDelegation(w *wire.OpenDelegation4, d *state.Delegation, asked bool) {
 	switch d.Type {
 	case state.DelegRead:
 		w.DelegationType = wire.OPEN_DELEGATE_READ
-		if d.Times {
-			w.DelegationType = wire.OPEN_DELEGATE_READ_ATTRS_DELEG
-		}
 		w.Read = wire.OpenReadDelegation4{Stateid: putStateid(d.Stateid), Recall: d.Recall, Permissions: none}
 	case state.DelegWrite:
 		w.DelegationType = wire.OPEN_DELEGATE_WRITE
-		if d.Times {
-			w.DelegationType = wire.OPEN_DELEGATE_WRITE_ATTRS_DELEG
-		}
 		w.Write = wire.OpenWriteDelegation4{Stateid: putStateid(d.Stateid), Recall: d.Recall, Permissions: none,
 			SpaceLimit: wire.NfsSpaceLimit4{Limitby: wire.NFS_LIMIT_SIZE, Filesize: wire.NFS4_UINT64_MAX}}
 	default:

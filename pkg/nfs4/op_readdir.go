@@ -66,7 +66,7 @@ func (c *compound) opReaddir() status {
 	}
 	s := c.beginAttrs(&args.AttrRequest)
 	w := &c.dir
-	*w = dirWriter{c: c, emit: w.emit, w: s.asked(&args.AttrRequest), dircount: int(args.Dircount)}
+	*w = dirWriter{c: c, emit: w.emit, w: s.known(&args.AttrRequest), dircount: int(args.Dircount)}
 	w.w[0] &^= 1 << wire.FATTR4_ACL // it would take a few system calls more for each entry, and nobody asks for it here
 	if w.w.unreadable() {
 		return wire.NFS4ERR_INVAL
@@ -172,8 +172,7 @@ func (w *dirWriter) askHolder(d *vfs.DirEntry) status {
 	s, call := &w.c.src, &w.c.call
 	mayBlock := call.MayBlock
 	call.MayBlock = mayBlock && !w.silent
-	var err error
-	s.deleg, s.hasDel, err = w.c.s.st.DelegAttrs(call, d.Key)
+	err := s.askHolder(call, d.Key)
 	call.MayBlock = mayBlock
 	if err != nil {
 		w.silent = true

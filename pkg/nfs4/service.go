@@ -1,5 +1,6 @@
 // Package nfs4 serves NFS version 4, minor versions 0, 1 and 2 (RFC 7530, RFC
-// 8881, RFC 7862, RFC 8275, RFC 8276, RFC 9754).
+// 8881, RFC 7862, RFC 8275, RFC 8276; of RFC 9754 open_arguments and OPENs that
+// leave a delegation alone).
 //
 // Plan: one interpreter (compound.go) takes a COMPOUND apart, one operation at
 // a time: it decodes, runs and encodes it by one row of one table (ops.go). The

@@ -77,7 +77,6 @@ type OpenArgs struct {
 	Previous DelegType // of ClaimPrevious
 	Want     Want
 	WantXor  bool   // OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION (RFC 9754)
-	WantTime bool   // OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS (RFC 9754)
 	Regular  bool   // only regular files are delegated
 	Change   uint64 // the file's change attribute, for CB_GETATTR
 	Pin      Pin    // kept for as long as the open; taken over in any case, nil is allowed
@@ -98,7 +97,6 @@ type Delegation struct {
 	Type    DelegType
 	Stateid Stateid
 	Recall  bool // to be returned at once
-	Times   bool // with delegated timestamps (RFC 9754)
 	Why     WhyNone
 }
 
@@ -182,20 +180,12 @@ type UnlockArgs struct {
 
 // DelegAttrs are what the holder of a write delegation says of its file (CB_GETATTR).
 type DelegAttrs struct {
-	Modified  bool // set by State: Change is not what it was when the delegation was given out
+	Modified  bool   // set by State: Change is not what it was when the delegation was given out
+	Asked     uint64 // set by State: how many such answers the holder has given by now, this one included
 	HasSize   bool
 	Size      uint64
 	HasChange bool
 	Change    uint64
-	Times     bool // delegated timestamps
-	Atime     Timestamp
-	Mtime     Timestamp
-}
-
-// Timestamp is a time since 1970.
-type Timestamp struct {
-	Sec  int64
-	Nsec uint32
 }
 
 // NLMLockArgs are those of NLM's LOCK, NM_LOCK and TEST. Offsets as in NLM4: Length 0 is to the end of the file.

@@ -6,14 +6,17 @@
 
 package state
 
-import "sluice/pkg/trace"
+import (
+	"sync/atomic"
+
+	"sluice/pkg/trace"
+)
 
 // deleg is a delegation. Fields under State.mu.
 type deleg struct {
 	stid
 	typ    DelegType
 	fh     []byte
-	times  bool
 	change uint64 // of the file when it was given out
 	pin    Pin    // of an open that gave way to it (OPEN_XOR_DELEGATION)
 
@@ -23,7 +26,8 @@ type deleg struct {
 	answered   bool // the client has taken the recall
 	truncate   bool
 
-	query *attrQuery // CB_GETATTR under way
+	query *attrQuery    // CB_GETATTR under way
+	asked atomic.Uint64 // answers given on it; those who wait for one count it each
 }
 
 const (
@@ -135,7 +139,7 @@ func (s *State) mayDelegate(f *file, c *Client, a *OpenArgs, want DelegType, now
 // giveDeleg hands a delegation out.
 func (s *State) giveDeleg(call *Call, a *OpenArgs, typ DelegType) Delegation {
 	f, c := call.open.opened.file, call.open.owner.client
-	d := &deleg{typ: typ, fh: append([]byte(nil), a.FH...), times: a.WantTime, change: a.Change}
+	d := &deleg{typ: typ, fh: append([]byte(nil), a.FH...), change: a.Change}
 	d.file, d.key = f, f.key
 	c.addStateid(d)
 	d.bump()
@@ -148,7 +152,7 @@ func (s *State) giveDeleg(call *Call, a *OpenArgs, typ DelegType) Delegation {
 	s.traceDeleg(trace.DelegationGranted, d)
 	call.open.deleg = d
 	return Delegation{
-		Type: typ, Stateid: d.stateid(), Times: a.WantTime,
+		Type: typ, Stateid: d.stateid(),
 		Recall: a.Claim == ClaimPrevious && !c.callbacksGood(),
 	}
 }

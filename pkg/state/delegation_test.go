@@ -331,10 +331,10 @@ func TestXor(t *testing.T) {
 	w := newWorld(t)
 	c := w.ready41("c")
 	var pin countPin
-	xor := func(a *OpenArgs) { a.WantXor, a.Pin, a.WantTime = true, &pin, true }
+	xor := func(a *OpenArgs) { a.WantXor, a.Pin = true, &pin }
 	o, err := c.open("o", fkey(1), ShareRead, 0, wantDeleg, xor)
 	ok(t, "OPEN", err)
-	if !o.NoStateid || o.Deleg.Type != DelegRead || !o.Deleg.Times || len(w.s.Opens(0)) != 0 || pin != 0 {
+	if !o.NoStateid || o.Deleg.Type != DelegRead || len(w.s.Opens(0)) != 0 || pin != 0 {
 		t.Fatalf("%+v, pin %d", o, pin)
 	}
 	w.check()

@@ -60,7 +60,7 @@ func (s *State) DelegAttrs(call *Call, file FileKey) (a DelegAttrs, ok bool, err
 	case <-q.done:
 		if q.err == nil {
 			a = q.attrs
-			a.Modified = a.HasChange && a.Change != change
+			a.Modified, a.Asked = a.HasChange && a.Change != change, d.asked.Add(1)
 			return a, true, nil
 		}
 	case <-t.C:
@@ -89,5 +89,15 @@ func (s *State) DelegAttrsDone(r Recall, a DelegAttrs, err error) {
 	if d, ok := r.Client.stateids[r.Stateid.Other.number()].(*deleg); ok && d.query != nil {
 		d.query.finish(a, err)
 		d.query = nil
+	}
+}
+
+// OpenChanged tells that the caller of OPEN has changed the file since it came to its Change: that is where the holder of
+// the delegation begins.
+func (s *State) OpenChanged(call *Call, change uint64) {
+	s.enter()
+	defer s.leave()
+	if d := call.open.deleg; d != nil {
+		d.change = change
 	}
 }
