@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
