@@ -316,7 +316,7 @@ func (t *tree) open(pathFD int, path string, isRoot bool) (_ *fsMount, err error
 	if t.connect {
 		e := th.nameToHandle(m.fd, []byte("."), atHandleConnect)
 		if m.connect = e == 0; e != 0 {
-			t.ns.cfg.Log.Warn().Str("export", t.export.Path).Msgf("subtree_check has no effect: it takes Linux 6.13 and a file system whose handles can name the parent, and this is %s", fsTypeName(m.magic))
+			t.ns.cfg.Log.Warn().Str("export", t.export.Path).Msgf("subtree_check has no effect on the file system of %s: it takes Linux 6.13 and one whose handles can name the parent, and this is %s", path, fsTypeName(m.magic))
 		}
 		handleOf(&m.root, &th.fh)
 	}

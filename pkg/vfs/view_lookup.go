@@ -91,8 +91,15 @@ func (v *View) find(dir Node, name []byte) (Node, error) {
 	}
 	start := nanotime()
 	e := th.nameToHandle(dir.f.PathFD(), name, dir.handleFlags())
+	gone := false
+	if e == unix.EOPNOTSUPP && m.connect { // of what is mounted there, whose handles may not be able to name a parent
+		e = th.nameToHandle(dir.f.PathFD(), name, 0)
+		gone = e == 0 && th.mntID == m.mntID
+	}
 	m.gate.done(th, start)
 	switch {
+	case gone:
+		return Node{}, ErrJukebox // just unmounted: the next try has a handle that names the parent
 	case e == unix.EOPNOTSUPP && dir.exp.tree.live:
 		return v.hidden(dir, name) // something without handles is mounted there
 	case e != 0:
