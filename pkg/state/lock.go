@@ -180,8 +180,8 @@ func (s *State) readyLock(l *lockState, typ LockType) error {
 
 // takeRange takes the range from the table; expired clients in the way are ended first.
 func (s *State) takeRange(call *Call, a *LockArgs, l *lockState, r byteRange) (c LockConflict, delta int, err error) {
-	if !s.rangeRoom(l) {
-		return c, 0, ErrResource
+	if err := s.rangeRoom(l); err != nil {
+		return c, 0, err
 	}
 	for {
 		delta, c, err = s.locks.lock(&l.key, l.who, r, a.Type, nil)

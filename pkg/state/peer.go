@@ -12,6 +12,8 @@ import (
 	"container/list"
 	"net/netip"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 )
 
 // peer is what the clients of one address have. It is known for as long as it has a client record.
@@ -116,17 +118,22 @@ func (c *Client) countObjects(n int) {
 	c.peer.objects += n
 }
 
-// rangeRoom tells whether a client may have one more byte range.
-func (s *State) rangeRoom(l *lockState) bool {
+// rangeRoom tells whether a client may have one more byte range: ErrResource, or where its owner has none on the file yet
+// unix.ENOLCK, which LocalLocker would say of a descriptor too many.
+func (s *State) rangeRoom(l *lockState) error {
 	now := s.enter()
 	defer s.leave()
 	p := l.client.peer
 	_, known := l.owner.held[l.key]
-	if (known || p.may(p.places, s.places, s.cfg.MaxLockPlaces)) && p.may(p.ranges, int(s.locks.ranges.total.Load()), s.cfg.MaxRanges) {
-		return true
+	switch {
+	case !known && !p.may(p.places, s.places, s.cfg.MaxLockPlaces):
+		s.short(now, p)
+		return unix.ENOLCK
+	case !p.may(p.ranges, int(s.locks.ranges.total.Load()), s.cfg.MaxRanges):
+		s.short(now, p)
+		return ErrResource
 	}
-	s.short(now, p)
-	return false
+	return nil
 }
 
 // countRanges counts byte ranges that a lock owner got or gave on a file. Changes come in any order, so that the count may

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestPeerNames(t *testing.T) {
@@ -89,11 +91,11 @@ func TestPeerShares(t *testing.T) {
 		_, _, err = greedy.lock(o, "l", WriteLock, 2*n, 1)
 	}
 	mustBe(t, "one range too many", err, ErrResource)
-	w.s.cfg.MaxLockPlaces = 3
+	w.s.cfg.MaxLockPlaces = 2
 	p, err := again.open("p", fkey(0), ShareBoth, 0)
 	ok(t, "OPEN", err)
 	_, _, err = again.lock(p, "l", WriteLock, 1, 1)
-	mustBe(t, "one owner with locks too many", err, ErrResource)
+	mustBe(t, "one owner with locks too many", err, unix.ENOLCK)
 	w.s.cfg.MaxLockPlaces = 100
 	for i := 1; ; i++ {
 		c := greedy
