@@ -1,5 +1,5 @@
 // The commands about clients and what they hold: clients, sessions, opens,
-// locks, delegations.
+// locks, delegations, copies.
 
 package main
 
@@ -184,6 +184,15 @@ func delegationsCommand() *cli.Command {
 				lease = "yes"
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", d.Client, d.Type, recalled, lease, fileText(&d.File))
+		})
+}
+
+func copiesCommand() *cli.Command {
+	return heldCommand("copies", "list the copies that the server makes for NFSv4 clients",
+		"A COPY of any size is answered at once and goes on in the background, a piece at\na time. Those that have ended are not in the list.",
+		admin.PathCopies, "CLIENT\tCOPIED\tOF\tFROM\tTO",
+		func(w io.Writer, k *admin.Copy) {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", k.Client, bytesText(float64(k.Copied)), bytesText(float64(k.Bytes)), fileText(&k.Source), fileText(&k.Target))
 		})
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,7 +25,7 @@ func components(dir string) []string { return strings.Split(strings.Trim(dir, "/
 
 func TestHeldCommands(t *testing.T) {
 	l := newLive(t)
-	for _, name := range []string{"sessions", "opens", "locks", "delegations"} {
+	for _, name := range []string{"sessions", "opens", "locks", "delegations", "copies"} {
 		if out := l.do(t, name, "--json"); out != "[]\n" {
 			t.Errorf("sluice %s --json, when there are none: %q", name, out)
 		}
@@ -48,7 +49,14 @@ func TestHeldCommands(t *testing.T) {
 	if len(clients.Connections) != 3 || len(clients.NFS4) != 2 {
 		t.Fatalf("clients: %+v", clients)
 	}
-	x := clients.NFS4[0]
+	// Lists are in the order of the ids, which tell nothing of who came first.
+	inOrder := func(ofA, ofB string) string {
+		if a < b {
+			return ofA + ofB
+		}
+		return ofB + ofA
+	}
+	x := clients.NFS4[slices.IndexFunc(clients.NFS4, func(k admin.NFS4Client) bool { return uint64(k.ID) == s.ClientID })]
 	x.LeaseAgeSeconds, x.Delegations = 0, 0
 	if want := (admin.NFS4Client{ID: admin.ClientID(s.ClientID), Owner: `host/\x01 A`, Address: "127.0.0.1", MinorVersion: 2, Implementation: "a test", State: admin.StateActive,
 		Callback: x.Callback, Reclaimed: true, Recorded: true, Sessions: 1, Opens: 1, Locks: 2}); x != want {
@@ -58,7 +66,7 @@ func TestHeldCommands(t *testing.T) {
 		return id + ` +127\.0\.0\.1 +` + version + ` +active +\S+ +(?:unknown|up|down) +1 +` + rest
 	}
 	l.want(t, `ID +ADDRESS .*\n\nNFSV4 CLIENT +ADDRESS +VERSION +STATE +LEASE +CALLBACK +SESSIONS +OPENS +LOCKS +DELEGATIONS +NAME\n`+
-		row(a, `4\.2`, `1 +2 +\d +host/\\x01 A\n`)+row(b, `4\.1`, `1 +0 +\d +B\n`), "clients")
+		inOrder(row(a, `4\.2`, `1 +2 +\d +host/\\x01 A\n`), row(b, `4\.1`, `1 +0 +\d +B\n`)), "clients")
 
 	sessions := object[[]admin.Session](t, l, "sessions", "--client", a)
 	if len(sessions) != 1 || len(sessions[0].ID) != 32 || sessions[0].Slots != 8 || sessions[0].Connections != 1 || sessions[0].BackConnections != 1 ||
@@ -74,7 +82,7 @@ func TestHeldCommands(t *testing.T) {
 		opens[0].File.Handle == "" || opens[0].Access != "both" || opens[0].Deny != "write" || opens[0].Owner != "owner" || opens[0].LockOwners != 2 {
 		t.Errorf("opens: %+v", opens)
 	}
-	l.want(t, `CLIENT +ACCESS +DENY +LOCKERS +FILE\n`+a+` +both +write +2 +`+regexp.QuoteMeta(file)+`\n`+b+` +read +none +0 +`+regexp.QuoteMeta(filepath.Join(l.dir2(), "new"))+`\n`, "opens")
+	l.want(t, `CLIENT +ACCESS +DENY +LOCKERS +FILE\n`+inOrder(a+` +both +write +2 +`+regexp.QuoteMeta(file)+`\n`, b+` +read +none +0 +`+regexp.QuoteMeta(filepath.Join(l.dir2(), "new"))+`\n`), "opens")
 
 	locks := object[[]admin.Lock](t, l, "locks")
 	if len(locks) != 2 || locks[0].Type != "write" || locks[0].Start != 100 || locks[0].Length != 50 || locks[0].Owner != "one" || locks[0].File.Path != file ||
@@ -114,7 +122,7 @@ func TestHeldCommands(t *testing.T) {
 		t.Errorf("LOOKUP of none: %v", r.Status)
 	}
 	if out := l.do(t, "stats"); !regexp.MustCompile(`(?s)\nNFSV4 OPERATION +CALLS +ERRORS\n.*\nLOCK +2 +-\nLOOKUP +\d+ +NOENT 1\n.*\ndelegations: 1 granted, 0 recalled, .* locks: 2 granted, 0 denied; opens denied: 0\n` +
-		`clients expired: 0; replays: 0; refused in the grace period: 0; errors of stable storage: 0\n$`).MatchString(out) {
+		`clients expired: 0; replays: 0; refused in the grace period: 0; errors of stable storage: 0; copies in the background: 0\n$`).MatchString(out) {
 		t.Errorf("stats:\n%s", out)
 	}
 

@@ -85,7 +85,7 @@ func newApp() *cli.App {
 		Action:                    noSuchCommand,
 		Commands: []*cli.Command{
 			serveCommand(), modeCommand(), statusCommand(), statsCommand(), exportsCommand(),
-			clientsCommand(), sessionsCommand(), opensCommand(), locksCommand(), delegationsCommand(),
+			clientsCommand(), sessionsCommand(), opensCommand(), locksCommand(), delegationsCommand(), copiesCommand(),
 			traceCommand(), versionCommand(),
 		},
 	}

@@ -80,7 +80,7 @@ func TestFailuresAreStatus1AndSayWhatToDo(t *testing.T) {
 		{"mode", "--admin", none}, {"mode", "read", "direct", "--admin", none}, {"status", "--admin", none},
 		{"stats", "--admin", none}, {"exports", "list", "--admin", none}, {"exports", "reload", "--admin", none},
 		{"clients", "--admin", none}, {"clients", "expire", "1", "--admin", none}, {"sessions", "--admin", none},
-		{"opens", "--admin", none}, {"locks", "--admin", none}, {"delegations", "--admin", none}, {"trace", "--admin", none},
+		{"opens", "--admin", none}, {"locks", "--admin", none}, {"delegations", "--admin", none}, {"copies", "--admin", none}, {"trace", "--admin", none},
 	} {
 		status, _, stderr := command(t, args...)
 		if status != exitFailed || !strings.Contains(stderr, "start `sluice serve`") {

@@ -54,6 +54,9 @@ func printStatus(w io.Writer, s *admin.Status) {
 	fmt.Fprintf(w, "NFSv4 clients\t%s\n", clientsText(n))
 	fmt.Fprintf(w, "they hold\t%s, %s, %s, %s\n", number(int(n.Sessions), "session"), number(int(n.Opens), "open"),
 		number(int(n.Locks), "lock"), number(int(n.Delegations), "delegation"))
+	if n.Copies > 0 {
+		fmt.Fprintf(w, "copies under way\t%d\n", n.Copies)
+	}
 	if n.GraceSeconds > 0 {
 		fmt.Fprintf(w, "grace period\tends in %s at the latest\n", seconds(n.GraceSeconds))
 	}

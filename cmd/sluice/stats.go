@@ -154,8 +154,8 @@ func printNFS4(out io.Writer, s *admin.NFS4Stats) {
 	})
 	fmt.Fprintf(out, "delegations: %d granted, %d recalled, %d returned, %d revoked; locks: %d granted, %d denied; opens denied: %d\n",
 		s.DelegationsGranted, s.DelegationsRecalled, s.DelegationsReturned, s.DelegationsRevoked, s.LocksGranted, s.LocksDenied, s.SharesDenied)
-	fmt.Fprintf(out, "clients expired: %d; replays: %d; refused in the grace period: %d; errors of stable storage: %d\n",
-		s.ClientsExpired, s.Replays, s.GraceRefused, s.StorageErrors)
+	fmt.Fprintf(out, "clients expired: %d; replays: %d; refused in the grace period: %d; errors of stable storage: %d; copies in the background: %d\n",
+		s.ClientsExpired, s.Replays, s.GraceRefused, s.StorageErrors, s.CopiesBegun)
 }
 
 func printRates(out io.Writer, before, now *admin.Stats) {

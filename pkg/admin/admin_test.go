@@ -55,6 +55,7 @@ func (f *fake) Sessions(id ClientID) []Session       { return []Session{{Client:
 func (f *fake) Opens(id ClientID) []Open             { return []Open{{Client: id}} }
 func (f *fake) Locks(id ClientID) []Lock             { return []Lock{{Client: id}} }
 func (f *fake) Delegations(id ClientID) []Delegation { return []Delegation{{Client: id}} }
+func (f *fake) Copies(id ClientID) []Copy            { return []Copy{{Client: id}} }
 func (f *fake) Trace() *trace.Bus                    { return &f.bus }
 
 func start(t *testing.T) (*fake, *Client, string) {

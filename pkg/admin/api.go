@@ -26,6 +26,7 @@ const (
 	PathOpens       = "/v1/opens"
 	PathLocks       = "/v1/locks"
 	PathDelegations = "/v1/delegations"
+	PathCopies      = "/v1/copies"
 )
 
 // Status says what is running.

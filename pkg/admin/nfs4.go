@@ -155,6 +155,16 @@ type Delegation struct {
 	Leased bool `json:"leased"`
 }
 
+// Copy is a COPY that goes on after its answer, and has not ended.
+type Copy struct {
+	Client  ClientID  `json:"client"`
+	Stateid string    `json:"stateid"`
+	Source  StateFile `json:"source"`
+	Target  StateFile `json:"target"`
+	Bytes   uint64    `json:"bytes"`
+	Copied  uint64    `json:"copied_bytes"`
+}
+
 // NFS4Status says how much NFSv4 clients hold now.
 type NFS4Status struct {
 	// GraceSeconds is how long the grace period lasts at most; 0: there is none.
@@ -169,6 +179,8 @@ type NFS4Status struct {
 	Opens              int64 `json:"opens"`
 	Locks              int64 `json:"locks"`
 	Delegations        int64 `json:"delegations"`
+	// Copies are those that go on after their answer.
+	Copies int64 `json:"copies"`
 	// ReplyCacheBytes are promised to the sessions' replies.
 	ReplyCacheBytes int64 `json:"reply_cache_bytes"`
 }
@@ -188,6 +200,7 @@ type NFS4Stats struct {
 	DelegationsRecalled uint64 `json:"delegations_recalled"`
 	DelegationsReturned uint64 `json:"delegations_returned"`
 	DelegationsRevoked  uint64 `json:"delegations_revoked"`
+	CopiesBegun         uint64 `json:"copies_begun"` // that went on after their answer
 	Replays             uint64 `json:"replays"`
 	GraceRefused        uint64 `json:"grace_refused"`
 	StorageErrors       uint64 `json:"storage_errors"`

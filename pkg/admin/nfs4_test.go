@@ -30,12 +30,14 @@ func TestHeld(t *testing.T) {
 		var o []Open
 		var l []Lock
 		var d []Delegation
+		var k []Copy
 		get(PathSessions+query, &s)
 		get(PathOpens+query, &o)
 		get(PathLocks+query, &l)
 		get(PathDelegations+query, &d)
-		if len(s) != 1 || len(o) != 1 || len(l) != 1 || len(d) != 1 || s[0].Client != want || o[0].Client != want || l[0].Client != want || d[0].Client != want {
-			t.Errorf("client %v: %v %v %v %v", want, s, o, l, d)
+		get(PathCopies+query, &k)
+		if len(s) != 1 || len(o) != 1 || len(l) != 1 || len(d) != 1 || len(k) != 1 || s[0].Client != want || o[0].Client != want || l[0].Client != want || d[0].Client != want || k[0].Client != want {
+			t.Errorf("client %v: %v %v %v %v %v", want, s, o, l, d, k)
 		}
 	}
 	var done Expired

@@ -42,6 +42,7 @@ type Backend interface {
 	Opens(client ClientID) []Open
 	Locks(client ClientID) []Lock
 	Delegations(client ClientID) []Delegation
+	Copies(client ClientID) []Copy
 	Trace() *trace.Bus
 }
 
@@ -202,6 +203,7 @@ func (s *Server) calls() []call {
 		{http.MethodGet, PathOpens, held(func(id ClientID) any { return s.backend.Opens(id) })},
 		{http.MethodGet, PathLocks, held(func(id ClientID) any { return s.backend.Locks(id) })},
 		{http.MethodGet, PathDelegations, held(func(id ClientID) any { return s.backend.Delegations(id) })},
+		{http.MethodGet, PathCopies, held(func(id ClientID) any { return s.backend.Copies(id) })},
 		{http.MethodGet, PathEvents, s.events},
 	}
 }

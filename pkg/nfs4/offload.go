@@ -84,6 +84,8 @@ type offload struct {
 	src, dst       handle
 	srcSid, dstSid state.Stateid
 	num            uint32
+	srcKey, dstKey state.FileKey // for those who ask what is copied
+	bytes          uint64        // in all
 
 	// Of the worker that has it.
 	srcOff, dstOff, left uint64

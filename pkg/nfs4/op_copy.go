@@ -106,6 +106,7 @@ func (c *compound) copyLater(src vfs.Node, args *wire.COPY4args) (done bool, st 
 		asked: c.asked, client: c.call.Client, principal: c.call.Principal, caller: c.caller, src: c.saved, dst: c.cur,
 		srcSid: c.copySid(&args.CaSrcStateid, c.savedSid), dstSid: c.copySid(&args.CaDstStateid, c.sid),
 		srcOff: args.CaSrcOffset, dstOff: args.CaDstOffset, left: left,
+		srcKey: src.Key(), dstKey: c.node.Key(), bytes: left,
 	}
 	o.caller.Cred.Groups = slices.Clone(o.caller.Cred.Groups)
 	o.caller.Splice, o.caller.MayBlock, o.caller.Memo = false, true, nil

@@ -16,10 +16,11 @@ import (
 
 func (b backend) nfs4Status() admin.NFS4Status {
 	c := b.v4.state.Counters()
+	copies, _ := b.v4.service.Copies()
 	return admin.NFS4Status{
 		GraceSeconds: c.Grace.Seconds(), LeaseSeconds: b.cfg.LeaseTime.Seconds(), Clients: c.Clients, CourtesyClients: c.Courtesy,
 		UnconfirmedClients: c.Unconfirmed, Sessions: c.Sessions, Opens: c.Opens, Locks: c.Locks, Delegations: c.Delegations,
-		ReplyCacheBytes: c.ReplyCacheReserved,
+		Copies: int64(len(copies)), ReplyCacheBytes: c.ReplyCacheReserved,
 	}
 }
 
@@ -31,6 +32,7 @@ func (b backend) nfs4Stats() admin.NFS4Stats {
 		DelegationsRecalled: uint64(c.DelegsRecalled), DelegationsReturned: uint64(c.DelegsReturned), DelegationsRevoked: uint64(c.DelegsRevoked),
 		Replays: uint64(c.Replays), GraceRefused: uint64(c.GraceRefused), StorageErrors: uint64(c.StorageErrors),
 	}
+	_, s.CopiesBegun = b.v4.service.Copies()
 	for _, o := range b.v4.service.Ops() {
 		x := admin.OperationStats{Name: o.Name, Calls: o.Calls, Errors: []admin.Count{}}
 		for _, e := range o.Errors {
@@ -156,6 +158,21 @@ func (b backend) Delegations(client admin.ClientID) []admin.Delegation {
 			x.Type = "write"
 		}
 		list = append(list, x)
+	}
+	return list
+}
+
+func (b backend) Copies(client admin.ClientID) []admin.Copy {
+	list := []admin.Copy{}
+	name := b.fileNamer()
+	copies, _ := b.v4.service.Copies()
+	for _, c := range copies {
+		if client != 0 && admin.ClientID(c.Client) != client {
+			continue
+		}
+		list = append(list, admin.Copy{
+			Client: admin.ClientID(c.Client), Stateid: c.Stateid.String(), Source: name(c.Source), Target: name(c.Target), Bytes: c.Bytes, Copied: c.Copied,
+		})
 	}
 	return list
 }

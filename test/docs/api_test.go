@@ -101,6 +101,7 @@ func TestAPIFields(t *testing.T) {
 		{"### `file`", file, nil},
 		{"## /v1/locks", reflect.TypeFor[admin.Lock](), []reflect.Type{file}},
 		{"## /v1/delegations", reflect.TypeFor[admin.Delegation](), []reflect.Type{file}},
+		{"## /v1/copies", reflect.TypeFor[admin.Copy](), []reflect.Type{file}},
 	} {
 		same(t, c.heading, firstCells(table(t, section(t, text, c.heading), "field")), fields(c.typ, "", c.stop))
 	}

@@ -87,6 +87,7 @@ var run = []expectation{
 	{command: curl + "http://sluice/v1/opens", json: new([]admin.Open), want: `"path": "/srv/data/f"`},
 	{command: curl + "http://sluice/v1/locks", json: new([]admin.Lock), want: `(?s)"type": "write",\s*"start": 7,`},
 	{command: curl + "http://sluice/v1/delegations", json: new([]admin.Delegation), want: `^\[`},
+	{command: curl + "http://sluice/v1/copies", json: new([]admin.Copy), want: `^\[`},
 	{command: "curl --no-buffer --unix-socket /run/sluice/admin.sock 'http://sluice/v1/events?event=read_direct,fallback'", stream: true,
 		want: `(?m)^\{"time":"[^"]*Z","event":"fallback","xid":"\w+","client":"127.0.0.1","export":"/srv/data",.*"io":\{"offset":0,"count":4096,"len":0\}.*\}$`},
 
