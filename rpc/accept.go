@@ -139,7 +139,7 @@ func (s *Server) admit(fd int, sa unix.Sockaddr) {
 
 const (
 	roomScan   = 128                     // connections looked at for one that may be closed
-	idleUnused = int64(5 * time.Second)  // after it a connection without a call may be
+	idleUnused = int64(time.Second)      // after it a connection without a call may be
 	idleUsed   = int64(60 * time.Second) // and any
 )
 

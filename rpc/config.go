@@ -134,10 +134,11 @@ func (c *Config) complete() error {
 	if c.MaxRecord < 1<<10 || c.MaxRecord > 1<<30 {
 		return fmt.Errorf("rpc: a record limit of %d bytes is not between 1 KiB and 1 GiB", c.MaxRecord)
 	}
-	// Three quarters must give every thread its pocket and leave one to be
-	// used; the last quarter must take the largest call.
+	// What there is for reading calls of new connections must give every thread
+	// its pocket and leave one to be used; the last quarter must take the
+	// largest call.
 	pocket := newPool(0, c.MaxRecord, readSize).pocket
-	need := pocket * int64(c.Threads+c.SpareThreads+2) * 4 / 3
+	need := pocket * int64(c.Threads+c.SpareThreads+2) * 8 / 5
 	if c.RecordMemory == 0 {
 		c.RecordMemory = max(128<<20, need)
 	}

@@ -185,10 +185,11 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	eventually(t, "it is served", func() bool { return ts.asleep.Load() == 1 })
 	age(busyConn, time.Hour)
 	age(oldConn, 50*time.Second)
+	age(unusedConn, -time.Minute)
 	p, _ := dial()
 	p.closed() // it is too soon
 
-	age(unusedConn, 6*time.Second)
+	age(unusedConn, time.Minute+2*time.Second)
 	p, pConn := dial()
 	p.alive()
 	unused.closed()

@@ -6,10 +6,13 @@
 // is ever read that cannot be stored; when the budget is spent, connections
 // are left unread and queue here for memory that is given back.
 //
-// What is read but cannot run yet gets at most three quarters. The last quarter
-// is for calls on the slow pool alone: they end by themselves, so that there
-// is always something to wait for. One small call of a connection is taken
-// there in any case, so that nobody is shut out by others.
+// What is read but cannot run yet gets at most three quarters, and five eighths
+// if its connection has never sent more than one call may have: who begins large
+// calls on many connections, to keep the memory, has to pay with traffic before
+// that of others is his. The last quarter is for calls on the slow pool alone:
+// they end by themselves, so that there is always something to wait for. One
+// small call of a connection is taken there in any case, so that nobody is shut
+// out by others.
 //
 // Buffers come in a few sizes and are kept for reuse. Large ones are mapped
 // outside the collector's heap: they neither feed nor pace it, they go back to
@@ -54,12 +57,32 @@ type pool struct {
 	idle    int64 // bytes in the free lists
 	closed  bool
 
-	toRead  []*Conn      // waiting for a pocket full
-	toRun   []*Conn      // waiting to hand a call to the slow pool
-	waiting atomic.Int32 // how many they are
+	queues  [numWants][]*Conn
+	waiting atomic.Int32 // how many connections are in them
 
 	poison bool // tests: overwrite what is given back
 }
+
+// want is what a connection wants memory for.
+type want int
+
+const (
+	wantNew  want = iota // to be read: a pocket full
+	wantRead             // the same, and it has sent more than one call may have
+	wantRun              // to hand a call to the slow pool
+	numWants
+)
+
+// wants says which of the first two it is.
+func (c *Conn) wants() want {
+	if c.bytesIn.Load() > uint64(c.srv.cfg.MaxRecord) {
+		return wantRead
+	}
+	return wantNew
+}
+
+// share is how much of the budget may be spent when w gets its part.
+func (p *pool) share(w want) int64 { return p.limit / 8 * [numWants]int64{5, 6, 8}[w] }
 
 // newPool makes a pool of limit bytes for records up to maxRecord bytes and
 // reads of up to maxRead bytes.
@@ -92,7 +115,7 @@ func (p *pool) class(n int) int {
 }
 
 // fill moves n bytes of the budget to a thread's pocket.
-func (p *pool) fill(n int64) bool { return p.take(n, p.limit-p.limit/4) }
+func (p *pool) fill(n int64, w want) bool { return p.take(n, p.share(w)) }
 
 func (p *pool) take(n, limit int64) bool {
 	if p.used.Add(n) <= limit {
@@ -115,7 +138,7 @@ func (p *pool) get(n int, must bool) *buffer {
 	i := p.class(n)
 	if size := int64(p.classes[i].size); must {
 		p.used.Add(size)
-	} else if !p.take(size, p.limit) {
+	} else if !p.take(size, p.share(wantRun)) {
 		return nil
 	}
 	return p.issue(i)
@@ -229,38 +252,41 @@ func (p *pool) close() {
 	p.trim()
 }
 
-// await queues c for memory, to be read or to have a call run. c.waiting is
-// set and c's lock held. It reports false when there is memory after all.
-func (p *pool) await(c *Conn, toRun bool) bool {
+// await queues c for memory. c.waiting is set and c's lock held. It reports
+// false when there is memory after all.
+func (p *pool) await(c *Conn, w want) bool {
 	p.mu.Lock()
-	if toRun {
-		p.toRun = append(p.toRun, c)
-	} else {
-		p.toRead = append(p.toRead, c)
-	}
+	p.queues[w] = append(p.queues[w], c)
 	p.waiting.Add(1)
 	p.mu.Unlock()
 	// Whoever gave memory back before it could see this waiter has made
 	// room by now.
-	if read, run := p.room(); (toRun && run || !toRun && read > 0) && p.remove(c) {
+	if p.room(w) > 0 && p.remove(c) {
 		return false
 	}
 	return true
 }
 
-// room is how many pockets could be filled, and whether any call could be
-// copied.
-func (p *pool) room() (read int64, run bool) {
-	used := p.used.Load()
-	return max(0, p.limit-p.limit/4-used) / p.pocket, used+int64(p.classes[len(p.classes)-1].size) <= p.limit
+// room is for how many there is memory. Of calls to be run, the sizes are not
+// known: it is one if there is room for the largest.
+func (p *pool) room(w want) int {
+	left := p.share(w) - p.used.Load()
+	if w == wantRun {
+		if left < int64(p.classes[len(p.classes)-1].size) {
+			return 0
+		}
+		return 1
+	}
+	return int(max(0, left) / p.pocket)
 }
 
 func (p *pool) remove(c *Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, l := range []*[]*Conn{&p.toRead, &p.toRun} {
-		if i := slices.Index(*l, c); i >= 0 {
-			*l = slices.Delete(*l, i, i+1)
+	for w := range p.queues {
+		q := &p.queues[w]
+		if i := slices.Index(*q, c); i >= 0 {
+			*q = slices.Delete(*q, i, i+1)
 			p.waiting.Add(-1)
 			return true
 		}
@@ -271,17 +297,18 @@ func (p *pool) remove(c *Conn) bool {
 // wake lets those connections that have waited longest try again, as many as
 // there is room for. No connection's lock may be held.
 func (p *pool) wake() {
-	read, run := p.room()
 	var first [8]*Conn
 	list := first[:0]
 	p.mu.Lock()
-	if n := min(int(read), len(p.toRead)); n > 0 {
-		list = append(list, p.toRead[:n]...)
-		p.toRead = slices.Delete(p.toRead, 0, n)
-	}
-	if run && len(p.toRun) > 0 {
-		list = append(list, p.toRun[0])
-		p.toRun = slices.Delete(p.toRun, 0, 1)
+	for w := numWants - 1; w >= 0; w-- {
+		room := p.room(w)
+		if w != wantRun {
+			room -= len(list)
+		}
+		if n := min(room, len(p.queues[w])); n > 0 {
+			list = append(list, p.queues[w][:n]...)
+			p.queues[w] = slices.Delete(p.queues[w], 0, n)
+		}
 	}
 	p.waiting.Add(-int32(len(list)))
 	p.mu.Unlock()

@@ -81,7 +81,7 @@ func readAll(t *testing.T, stream []byte, maxRecord int, sizes func() int) (reco
 		chunk := bytes.Clone(stream[:n])
 		stream = stream[n:]
 		pocket := p.pocket
-		if !p.fill(pocket) {
+		if !p.fill(pocket, wantNew) {
 			t.Fatal("no memory")
 		}
 		// As much as belongs to the current fragment is read in place.

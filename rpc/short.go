@@ -16,8 +16,8 @@ const sipSize = 16 << 10
 // of an unfinished record: size, or less when there is no memory. When that is
 // nothing, it leaves c waiting for some and returns false.
 func (t *service) refill(c *Conn, size int) (int, bool) {
-	p := t.srv.pool
-	for !p.fill(p.pocket - t.pocket) {
+	p, w := t.srv.pool, c.wants()
+	for !p.fill(p.pocket-t.pocket, w) {
 		if c.in.left > 0 && c.in.last {
 			return 0, true
 		}
@@ -26,7 +26,7 @@ func (t *service) refill(c *Conn, size int) (int, bool) {
 		}
 		c.mu.Lock()
 		c.waiting = true
-		wait := p.await(c, false)
+		wait := p.await(c, w)
 		if !wait {
 			c.waiting = false
 		}
@@ -66,7 +66,7 @@ func (t *service) sip(c *Conn, size int) (n int) {
 	}
 	need := int64(p.classes[p.class(sipSize)].size) - t.pocket
 	if need > 0 {
-		if !p.take(need, p.limit) {
+		if !p.take(need, p.share(wantRun)) {
 			return 0
 		}
 		t.pocket += need

@@ -11,7 +11,7 @@ import (
 func (ts *testServer) hoard(t *testing.T, waiting int32, first []byte) (hogs []*peerConn) {
 	t.Helper()
 	large := withOpaque(1<<20, procSink, make([]byte, 1<<20))
-	for read := int64(1); read > 0 || ts.pool.waiting.Load() < waiting; read, _ = ts.pool.room() {
+	for ts.pool.room(wantNew) > 0 || ts.pool.waiting.Load() < waiting {
 		if len(hogs) > 200 {
 			t.Fatal("memory never runs out")
 		}
@@ -25,7 +25,7 @@ func (ts *testServer) hoard(t *testing.T, waiting int32, first []byte) (hogs []*
 
 func littleMemory(c *Config) {
 	c.Threads, c.SpareThreads = 2, 1
-	c.RecordMemory = newPool(0, 1<<20+4<<10, readSize).pocket * 7
+	c.RecordMemory = newPool(0, 1<<20+4<<10, readSize).pocket * 8
 }
 
 // Small calls are served when memory is short, whatever they ask for; the end of
@@ -103,5 +103,33 @@ func TestHogsWithRepliesNotTaken(t *testing.T) {
 				t.Fatalf("got % x", got)
 			}
 		})
+	}
+}
+
+// Who has finished large calls before does not wait for those that have not.
+func TestHogsKeepOffOnlyTheirLike(t *testing.T) {
+	ts := start(t, littleMemory)
+	p := ts.dial(t)
+	data := make([]byte, 1<<20)
+	sink := func(xid uint32) {
+		p.send(withOpaque(xid, procSink, data))
+		if got := p.recv(); !bytes.Equal(got, success(xid, 1<<20, checksum(data))) {
+			t.Fatalf("got % x", got)
+		}
+	}
+	sink(1)
+	sink(2)
+	hogs := ts.hoard(t, 5, nil)
+	ts.table.all(func(c *Conn) { // they are not to be closed, however slow this test is
+		c.mu.Lock()
+		c.active += int64(time.Hour)
+		c.in.since += int64(time.Hour)
+		c.mu.Unlock()
+	})
+	for i := range uint32(10) {
+		sink(3 + i)
+	}
+	if n := ts.Stats().Conns; n != len(hogs)+1 {
+		t.Errorf("%d connections had to be closed for it", len(hogs)+1-n)
 	}
 }

@@ -60,7 +60,7 @@ func (s *slowPool) submit(c *Conn, p *incoming, arrived int64) bool {
 		if buf = s.srv.pool.get(len(p.body), first && len(p.body) <= smallCall); buf == nil {
 			c.mu.Lock()
 			c.inflight--
-			c.waiting = s.srv.pool.await(c, true)
+			c.waiting = s.srv.pool.await(c, wantRun)
 			c.mu.Unlock()
 			return false
 		}

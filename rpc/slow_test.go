@@ -128,7 +128,7 @@ func TestSlowQueueFull(t *testing.T) {
 func TestSlowMemory(t *testing.T) {
 	ts := start(t, func(c *Config) {
 		c.Threads, c.SpareThreads = 2, 1
-		c.RecordMemory = newPool(0, 1<<20+4<<10, readSize).pocket * 7
+		c.RecordMemory = newPool(0, 1<<20+4<<10, readSize).pocket * 8
 	})
 	const each = 40
 	big := make([]byte, 250_000)
@@ -159,7 +159,7 @@ func TestSlowMemory(t *testing.T) {
 func TestUnfinishedRecordsGiveWay(t *testing.T) {
 	ts := start(t, func(c *Config) {
 		c.Threads, c.SpareThreads = 2, 1
-		c.RecordMemory = newPool(0, 1<<20+4<<10, readSize).pocket * 7
+		c.RecordMemory = newPool(0, 1<<20+4<<10, readSize).pocket * 8
 	})
 	var hogs []*peerConn
 	for ts.pool.waiting.Load() == 0 {
@@ -301,7 +301,7 @@ func TestHoldWithoutMemory(t *testing.T) {
 	ts := start(t, func(c *Config) {
 		c.Threads, c.SpareThreads = 2, 1
 		c.SlowThreads, c.SlowQueue = 1, 1
-		c.RecordMemory = newPool(0, 1<<20+4<<10, readSize).pocket * 7
+		c.RecordMemory = newPool(0, 1<<20+4<<10, readSize).pocket * 8
 	})
 	large := EncodeCall(nil, 2, testProg, testVers, procGate, root, opaque(make([]byte, 1<<20)))
 	var peers []*peerConn
