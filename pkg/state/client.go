@@ -330,10 +330,12 @@ func (s *State) destroy(c *Client) {
 // so that after a crash they cannot reclaim what somebody else has got in the meantime, then their state. It may sleep;
 // the caller does not hold the lock. It reports whether all are gone.
 func (s *State) expire(victims []*Client, why ending) bool {
-	s.record.Lock()
+	s.ending.Lock()
 	going, all := s.markExpiring(victims, why != endLease)
+	s.record.Lock() // not while calls of the victims go on: others' records wait for it
 	if !s.removeRecords(going) {
 		s.record.Unlock()
+		s.ending.Unlock()
 		return false
 	}
 	s.mu.Lock()
@@ -349,7 +351,8 @@ func (s *State) expire(victims []*Client, why ending) bool {
 			s.traceClient(trace.NFS4ClientEnd, c, string(why))
 		}
 	}
-	s.record.Unlock() // before leave: who gets the locks may come here again
+	s.record.Unlock()
+	s.ending.Unlock() // before leave: who gets the locks may come here again
 	s.leave()
 	return all
 }
@@ -375,7 +378,7 @@ func (s *State) markExpiring(victims []*Client, force bool) (going []*Client, al
 	s.mu.Unlock()
 	going = slices.DeleteFunc(going, func(c *Client) bool {
 		for i := 0; c.inflight.Load() > 0; i++ {
-			if i == drainTries {
+			if i == s.drain {
 				c.expiring.Store(false)
 				all = false
 				return true

@@ -3,6 +3,7 @@
 package state
 
 import (
+	"runtime"
 	"testing"
 	"time"
 )
@@ -339,4 +340,22 @@ func TestIDsAcrossRestarts(t *testing.T) {
 		mustBe(t, "old stateid, 4.0", err, ErrStaleStateid)
 		mustBe(t, "old stateid, 4.1", w2.ready41("d").io(fkey(1), o.Stateid, AccessRead), ErrBadStateid)
 	}
+}
+
+// The end of a client waits for its calls under way. Others get their records meanwhile.
+func TestRecordsDuringAnEnd(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Recovery = &memRecovery{} })
+	busy, other := w.ready41("busy"), w.client41("other")
+	w.s.drain = 1 << 30
+	call, _, err := busy.begin(1)
+	ok(t, "SEQUENCE", err)
+	ended := make(chan error, 1)
+	go func() { ended <- w.s.ExpireClient(busy.id) }()
+	for w.s.ending.TryLock() { // until it has begun
+		w.s.ending.Unlock()
+		runtime.Gosched()
+	}
+	ok(t, "RECLAIM_COMPLETE", other.do(func(call *Call) error { return w.s.ReclaimComplete(call, false) }))
+	w.s.SequenceDone(call, nil)
+	ok(t, "the end", <-ended)
 }

@@ -52,7 +52,7 @@
 //
 // One lock, State.mu, guards everything but four things: slots and connections (Session.mu), lock ranges (a mutex a file,
 // so that fcntl runs without State.mu), what 4.0 owners remember of their last request (a turn an owner), and counters
-// (atomics). Order: an owner's turn, State.record, State.mu, Session.mu, tables' own mutexes; a file's lock mutex is taken
+// (atomics). Order: an owner's turn, State.ending, State.record, State.mu, Session.mu, tables' own mutexes; a file's lock mutex is taken
 // with none of State's held. No file-system call, callback or fsync is made under State.mu: what must follow a change is
 // queued and run by leave.
 //

@@ -20,6 +20,7 @@ type State struct {
 	recallTime int64
 	seed       maphash.Seed
 	start      time.Time
+	drain      int // drainTries, but for tests
 	grace      grace
 
 	sessions    sessionTable
@@ -32,6 +33,7 @@ type State struct {
 	lastSession atomic.Uint32
 
 	background sync.WaitGroup // goroutines started by async
+	ending     sync.Mutex     // held while clients are ended; taken without any other
 	record     sync.Mutex     // held around calls of cfg.Recovery; taken without mu
 
 	mu sync.RWMutex
@@ -64,7 +66,7 @@ type counters struct {
 func New(cfg Config) (*State, error) {
 	cfg.fill()
 	s := &State{
-		cfg: cfg, lease: int64(cfg.Lease), recallTime: int64(cfg.RecallTime), seed: maphash.MakeSeed(), start: time.Now(),
+		cfg: cfg, lease: int64(cfg.Lease), recallTime: int64(cfg.RecallTime), seed: maphash.MakeSeed(), start: time.Now(), drain: drainTries,
 		clients: map[ClientID]*Client{}, confirmed: map[string]*Client{}, unconfirmed: map[string]*Client{},
 		files: map[FileKey]*file{}, peers: map[string]*peer{},
 	}
