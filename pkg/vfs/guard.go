@@ -6,7 +6,11 @@
 
 package vfs
 
-import "sluice/pkg/filecache"
+import (
+	"golang.org/x/sys/unix"
+
+	"sluice/pkg/filecache"
+)
 
 // Guard is asked before a file is touched. The file is named by Node.Key, client is Caller.Owner, opened Caller.Opened. nil
 // lets the operation go on. Any error ends it: as it is for callers of version 4; as ErrJukebox for the others, which have
@@ -154,17 +158,28 @@ func (v *View) guardNames(dir Node, name []byte) error {
 	if g == nil || !v.entryKey(dir, name) {
 		return nil
 	}
+	if err := v.mayName(dir); err != nil {
+		return err
+	}
 	if err := g.CheckNames(&v.th.guardKey, v.c.Owner); err != nil {
 		return v.refused(err)
 	}
 	return nil
 }
 
-// guardLink asks about a file that gets another name.
-func (v *View) guardLink(n Node) error {
+// mayName asks whether the caller may change names in a directory, before anybody is asked to give a delegation back for it.
+// The thread has the caller's credentials.
+func (v *View) mayName(dir Node) error { return fail(v.th.access(dir.f.PathFD(), unix.W_OK|unix.X_OK)) }
+
+// guardLink asks about a file that gets another name, in dir.
+func (v *View) guardLink(n, dir Node) error {
 	g := v.ns.guard
 	if g == nil {
 		return nil
+	}
+	v.become()
+	if err := v.mayName(dir); err != nil {
+		return err
 	}
 	v.th.guardKey = n.Key()
 	if err := g.CheckNames(&v.th.guardKey, v.c.Owner); err != nil {

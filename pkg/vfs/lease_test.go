@@ -549,30 +549,3 @@ func TestGuard(t *testing.T) {
 		})
 	}
 }
-
-// Who may not have a file has nothing called back.
-func TestGuardAfterPermission(t *testing.T) {
-	d := ext4Dir(t, 64<<20)
-	g := &gate4{refuse: fmt.Errorf("refused")}
-	b := serve(t, d, "rw,no_root_squash")
-	var fh []byte
-	b.as(0, 0, func(u *user) {
-		var err error
-		fh, _, err = u.create(u.mount(d), "f", 0o600)
-		ok(t, "create", err)
-		u.do(fh, func(v *View, n Node) error { g.key = n.Key(); return nil })
-		b.ns.SetGuard(g)
-	})
-	b.as(1000, 1000, func(u *user) {
-		u.c.V4 = true
-		_, _, err := u.read(fh, 0, 5)
-		want(t, "read", err, unix.EACCES)
-		_, err = u.write(fh, 0, "x")
-		want(t, "write", err, unix.EACCES)
-		want(t, "copy", u.do(fh, func(v *View, n Node) error { _, err := v.Copy(n, n, 0, 100, 2); return err }), unix.EACCES)
-		want(t, "seek", u.do(fh, func(v *View, n Node) error { _, _, err := v.Seek(n, 0, false); return err }), unix.EACCES)
-	})
-	if len(g.asked) > 0 {
-		t.Errorf("asked %q", g.asked)
-	}
-}

@@ -74,7 +74,13 @@ func (v *View) SetACL(n Node, access, dflt *ACL) error {
 		}
 		dflt = nil
 	}
-	_, err := v.change(n, func() error {
+	own := func(a *Attr) error {
+		if v.uid != 0 && v.uid != a.UID {
+			return unix.EPERM
+		}
+		return nil
+	}
+	_, err := v.change(n, own, func() error {
 		if access != nil {
 			if err := v.setACL(n, aclAccess, *access); err != nil {
 				return err

@@ -350,7 +350,7 @@ func (v *View) Link(n Node, dir Node, name []byte) (a Attr, c Change, err error)
 	if err = v.begin(dir.m); err != nil {
 		return a, c, err
 	}
-	if err = v.guardLink(n); err != nil {
+	if err = v.guardLink(n, dir); err != nil {
 		return a, c, err
 	}
 	th := v.th

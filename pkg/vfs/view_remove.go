@@ -193,6 +193,11 @@ func (v *View) rename(fromDir Node, from []byte, toDir Node, to []byte) (x victi
 	th := v.th
 	if e := th.nameToHandle(fromDir.f.PathFD(), from, fromDir.handleFlags()); e == 0 && v.foundKey(fromDir.m) {
 		source := th.key
+		if v.ns.guard != nil && fromDir.f != toDir.f {
+			if err = v.mayName(toDir); err != nil {
+				return x, err
+			}
+		}
 		if th.mntID == fromDir.m.mntID {
 			if err = v.guardNames(fromDir, from); err != nil {
 				return x, err

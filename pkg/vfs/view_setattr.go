@@ -27,8 +27,10 @@ func (v *View) Setattr(n Node, s *SetAttr) (c Change, err error) {
 		err = ErrStale
 	} else if s.Guard && (uint32(s.GuardTime.Sec) != uint32(c.Before.Ctime.Sec) || s.GuardTime.Nsec != c.Before.Ctime.Nsec) {
 		err = ErrNotSync
-	} else if err = v.guardSetattr(n, s.SetSize); err == nil {
-		err = v.setattr(n, s, &c.Before)
+	} else if err = v.maySet(n, s, &c.Before); err == nil { // who may not calls no delegation back
+		if err = v.guardSetattr(n, s.SetSize); err == nil {
+			err = v.set(n, s, &c.Before)
+		}
 	}
 	c.AfterOK = v.attr(n, &c.After) == nil
 	if !v.ns.spans.end(&n.f.Key, span) {
@@ -45,9 +47,17 @@ func (s *SetAttr) empty() bool {
 	return !s.SetMode && !s.SetUID && !s.SetGID && !s.SetSize && s.AtimeHow == TimeKeep && s.MtimeHow == TimeKeep
 }
 
-// setattr does the work. a is the file's attributes now, and v.th.stx too.
+// setattr is Setattr of a file just made. a is its attributes now, and v.th.stx too.
 func (v *View) setattr(n Node, s *SetAttr, a *Attr) error {
-	th, fd := v.th, n.f.PathFD()
+	if err := v.maySet(n, s, a); err != nil {
+		return err
+	}
+	return v.set(n, s, a)
+}
+
+// maySet asks for what can be known before anything is set. Only owners may change mode, owner and given times, and the
+// kernel has the last word. a is the file's attributes now, and v.th.stx too.
+func (v *View) maySet(n Node, s *SetAttr, a *Attr) error {
 	if s.SetSize {
 		if err := regular(n); err != nil {
 			return err
@@ -59,12 +69,21 @@ func (v *View) setattr(n Node, s *SetAttr, a *Attr) error {
 			return err
 		}
 	}
-	// Only owners may change mode, owner and given times; the kernel says so below. Asking for the mode first would not
-	// help: its answer is the same, and nothing but the size is set before it.
+	switch {
+	case v.uid == 0 || v.uid == a.UID:
+		return nil
+	case s.SetMode && n.Type() != TypeLnk, s.SetUID, s.SetGID && s.GID != a.GID, s.MtimeHow == TimeClient, s.AtimeHow == TimeClient:
+		return unix.EPERM
+	case !s.SetSize && (s.AtimeHow == TimeServer || s.MtimeHow == TimeServer):
+		return v.mayWrite(n.f)
+	}
+	return nil
+}
+
+// set does the work, when it may be done.
+func (v *View) set(n Node, s *SetAttr, a *Attr) error {
+	th, fd := v.th, n.f.PathFD()
 	if s.SetSize {
-		if v.uid != 0 && v.uid != a.UID && (s.SetMode || s.SetUID || s.SetGID && s.GID != a.GID || s.MtimeHow == TimeClient || s.AtimeHow == TimeClient) {
-			return unix.EPERM
-		}
 		if err := v.truncate(n, s.Size); err != nil {
 			return err
 		}
@@ -144,13 +163,7 @@ func (v *View) setTimes(n Node, s *SetAttr, a *Attr) error {
 	}
 	th.times[0], th.times[1] = spec(ah, s.Atime), spec(mh, s.Mtime)
 	one := ah != TimeClient && mh != TimeClient && ah != mh
-	if one && v.uid != 0 && v.uid != a.UID {
-		if err := v.stat(n); err != nil {
-			return err
-		}
-		if err := v.mayWrite(n.f); err != nil {
-			return err
-		}
+	if one && v.uid != 0 && v.uid != a.UID { // maySet has asked whether he may write
 		return th.runAsServer(func() error { return fail(th.utimes(n.f.PathFD())) })
 	}
 	v.become()

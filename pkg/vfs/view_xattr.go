@@ -132,6 +132,12 @@ func (v *View) Getxattr(n Node, name, buf []byte) ([]byte, error) {
 	if !v.mayBlock(n.m) {
 		return nil, ErrWouldBlock
 	}
+	if err := v.stat(n); err != nil {
+		return nil, err
+	}
+	if err := v.kernelMay(n, filecache.MayRead); err != nil {
+		return nil, err
+	}
 	if err := v.guardRead(n); err != nil {
 		return nil, err
 	}
@@ -184,18 +190,30 @@ func (v *View) changeXattr(n Node, name []byte, op func() unix.Errno) (c Change,
 	if err = v.th.xattrName(name); err != nil {
 		return c, err
 	}
-	return v.change(n, func() error { return v.stale(n, op()) })
+	return v.change(n, func(*Attr) error { return v.kernelMay(n, filecache.MayWrite) }, func() error { return v.stale(n, op()) })
+}
+
+// kernelMay is what the kernel says of a permission, owners not excepted; v.th.stx has the file's attributes.
+func (v *View) kernelMay(n Node, want filecache.May) error {
+	who, s := v.who(), stamp(&v.th.stx)
+	return fail(v.may(n.f, &who, &s, want))
 }
 
 // change runs op, which changes attributes of n, under the caller's credentials, and puts them on stable storage if the
-// export asks for it.
-func (v *View) change(n Node, op func() error) (c Change, err error) {
+// export asks for it. may is asked before: who may not calls no delegation back. It finds the attributes in v.th.stx, too.
+func (v *View) change(n Node, may func(*Attr) error, op func() error) (c Change, err error) {
 	if err = v.begin(n.m); err != nil {
 		return c, err
 	}
 	span := v.ns.spans.begin(&n.f.Key)
-	c.BeforeOK = v.attr(n, &c.Before) == nil
-	if err = v.guardSetattr(n, false); err == nil {
+	if err = v.attr(n, &c.Before); err == nil {
+		c.BeforeOK = true
+		err = may(&c.Before)
+	}
+	if err == nil {
+		err = v.guardSetattr(n, false)
+	}
+	if err == nil {
 		v.become()
 		err = op()
 	}
@@ -222,9 +240,8 @@ func (v *View) Listxattr(n Node, cookie uint64, emit func(name []byte) bool) (eo
 	if err = v.stat(n); err != nil {
 		return false, err
 	}
-	who, s := v.who(), stamp(&v.th.stx)
-	if e := v.may(n.f, &who, &s, filecache.MayRead); e != 0 {
-		return false, fail(e)
+	if err = v.kernelMay(n, filecache.MayRead); err != nil {
+		return false, err
 	}
 	if v.th.xattrs == nil {
 		v.th.xattrs = make([]byte, maxXattrList)
