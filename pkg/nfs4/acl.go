@@ -48,26 +48,23 @@ var aclAttrs = func() (w words) {
 	return w
 }()
 
-// fileSystemAttrs takes out of the supported set what the current file's file system does not have, if what is asked for
-// depends on that.
-func (c *compound) fileSystemAttrs(s *attrSource, asked *words) {
-	for i := range asked {
-		if asked[i]&aclAttrs[i] != 0 {
-			if s.acl.supported = c.view.ACLSupport(c.node); !s.acl.supported {
-				s.supported[0] &^= 1 << wire.FATTR4_ACL
-			}
-			return
+// fileSystemAttrs takes out of the supported set what a file's file system does not have, if what is asked for depends on
+// that.
+func (c *compound) fileSystemAttrs(s *attrSource, n vfs.Node, asked *words) {
+	if asked.any(&aclAttrs) {
+		if s.acl.supported = c.view.ACLSupport(n); !s.acl.supported {
+			s.supported[0] &^= 1 << wire.FATTR4_ACL
 		}
 	}
 }
 
 // gatherACL reads the lists. A file without one has what its mode says.
-func (c *compound) gatherACL(s *attrSource, w *words) (err error) {
-	if !w.has(wire.FATTR4_ACL) {
+func (c *compound) gatherACL(s *attrSource, n vfs.Node, w *words) (err error) {
+	if !w.has(wire.FATTR4_ACL) || !s.acl.supported {
 		return nil
 	}
 	s.acl.dflt = nil
-	if s.acl.access, err = c.view.GetACL(c.node, false); err != nil {
+	if s.acl.access, err = c.view.GetACL(n, false); err != nil {
 		return err
 	}
 	if len(s.acl.access) == 0 {
@@ -76,7 +73,7 @@ func (c *compound) gatherACL(s *attrSource, w *words) (err error) {
 			{Tag: vfs.ACLOther, Perm: uint8(m & 7)}}
 	}
 	if s.a.Type == vfs.TypeDir {
-		s.acl.dflt, err = c.view.GetACL(c.node, true)
+		s.acl.dflt, err = c.view.GetACL(n, true)
 	}
 	return err
 }

@@ -48,6 +48,16 @@ type words [wire.BitmapWords]uint32
 func (w *words) set(n int)      { w[n/32] |= 1 << (n % 32) }
 func (w *words) has(n int) bool { return w[n/32]>>(n%32)&1 != 0 }
 
+// any tells whether the sets have an attribute in common.
+func (w *words) any(o *words) bool {
+	for i := range w {
+		if w[i]&o[i] != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 var (
 	attrs     [numAttrs]attrRow
 	supported [3]words // by minor version
@@ -279,7 +289,7 @@ func (c *compound) beginAttrs(asked *wire.Bitmap4) *attrSource {
 	s.lease = uint32(c.s.st.Lease().Seconds())
 	s.supported = supported[c.minor]
 	w := words(asked.Words)
-	c.fileSystemAttrs(s, &w)
+	c.fileSystemAttrs(s, c.node, &w)
 	return s
 }
 
@@ -295,34 +305,34 @@ func (c *compound) gather(s *attrSource, w *words) status {
 		s.a, err = c.view.Getattr(c.node)
 	}
 	if err == nil {
-		err = c.gatherFS(s, need)
+		err = c.gatherFS(s, c.node, need)
 		if err == nil && need&needACL != 0 {
-			err = c.gatherACL(s, w)
+			err = c.gatherACL(s, c.node, w)
 		}
 	}
 	s.fh = c.cur.bytes()
 	return c.statusOf(err)
 }
 
-// gatherFS asks for what is of the file system.
-func (c *compound) gatherFS(s *attrSource, need attrNeed) (err error) {
+// gatherFS asks for what is of n's file system.
+func (c *compound) gatherFS(s *attrSource, n vfs.Node, need attrNeed) (err error) {
 	if need&needStat != 0 {
-		if s.stat, err = c.view.Fsstat(c.node); err != nil {
+		if s.stat, err = c.view.Fsstat(n); err != nil {
 			return err
 		}
 	}
 	if need&needConf != 0 {
-		if s.conf, err = c.view.Pathconf(c.node); err != nil {
+		if s.conf, err = c.view.Pathconf(n); err != nil {
 			return err
 		}
 	}
 	if need&needInfo != 0 {
-		if s.info, err = c.view.Fsinfo(c.node); err != nil {
+		if s.info, err = c.view.Fsinfo(n); err != nil {
 			return err
 		}
 	}
 	if need&needXattr != 0 {
-		s.xattrs = c.view.XattrSupport(c.node)
+		s.xattrs = c.view.XattrSupport(n)
 	}
 	return nil
 }

@@ -3,11 +3,14 @@
 // Plan: entries are encoded straight into the reply as the View lists them, and
 // the one that does not fit any more is cut off again. maxcount bounds the whole
 // result but its status; dircount bounds names and cookies, after the first entry.
-// What is of the file system rather than the file is asked once, of the directory.
+// What is of the file system rather than the file is asked again only where an
+// entry is on another one. A name that goes while it is listed is left out.
 
 package nfs4
 
 import (
+	"golang.org/x/sys/unix"
+
 	"sluice/pkg/vfs"
 	"sluice/xdr"
 	wire "sluice/xdr/nfs4"
@@ -17,6 +20,9 @@ const (
 	maxDirReply = 1 << 20 // bytes of a result, whatever the client asks for
 	dirHead     = wire.NFS4_VERIFIER_SIZE
 	dirTail     = 4 + 4 // end of the list, eof
+
+	needFS = needStat | needConf | needInfo | needXattr
+	noFSID = 1<<64 - 1
 )
 
 // dirWriter encodes the entries of one listing. Its emit function is made once, so that a listing allocates nothing.
@@ -26,8 +32,11 @@ type dirWriter struct {
 	req  vfs.ReaddirReq
 
 	w        words // what is asked
-	limit    int   // c.e.Len() that entries must not pass
-	dircount int   // bytes left
+	need     attrNeed
+	each     bool   // it takes each entry's file itself
+	fsid     uint64 // of the file system that was asked last
+	limit    int    // c.e.Len() that entries must not pass
+	dircount int    // bytes left
 	entries  int
 	full     bool
 	silent   bool   // the holder of a delegation did not answer: no other is waited for
@@ -64,10 +73,9 @@ func (c *compound) opReaddir() status {
 	if room < dirHead+dirTail {
 		return wire.NFS4ERR_TOOSMALL
 	}
-	s := c.beginAttrs(&args.AttrRequest)
+	s := c.beginAttrs(&wire.Bitmap4{})
 	w := &c.dir
 	*w = dirWriter{c: c, emit: w.emit, w: s.known(&args.AttrRequest), dircount: int(args.Dircount)}
-	w.w[0] &^= 1 << wire.FATTR4_ACL // it would take a few system calls more for each entry, and nobody asks for it here
 	if w.w.unreadable() {
 		return wire.NFS4ERR_INVAL
 	}
@@ -90,9 +98,8 @@ func (c *compound) opReaddir() status {
 			w.req.Plus = true
 		}
 	}
-	if err := c.gatherFS(s, w.w.needs()&(needStat|needConf|needInfo|needXattr)); err != nil {
-		return c.statusOf(err)
-	}
+	w.need, w.each, w.fsid = w.w.needs(), w.w.any(&aclAttrs), noFSID
+	w.each = w.each || w.need&needXattr != 0
 	w.req.Cookie, w.req.Verf, w.req.Want = args.Cookie, args.Cookieverf, vfs.NamesIn(room, w.dircount, w.req.Plus)
 	e := c.e
 	w.limit = e.Len() + room - dirTail
@@ -102,7 +109,7 @@ func (c *compound) opReaddir() status {
 	switch {
 	case err != nil:
 		return c.statusOf(err)
-	case w.st != ok && w.entries == 0:
+	case w.st != ok && (w.entries == 0 || w.st == wouldBlock):
 		return w.st
 	case w.full && w.entries == 0:
 		return wire.NFS4ERR_TOOSMALL
@@ -133,17 +140,25 @@ func (w *dirWriter) put(d *vfs.DirEntry) bool {
 	if w.req.Plus {
 		st = w.gather(d)
 	}
-	if st != ok {
+	switch {
+	case st == wire.NFS4ERR_NOENT:
+		e.Rollback(m)
+		return true
+	case st != ok:
 		if !w.entry(d, e, st) {
 			e.Rollback(m)
-			return w.st == ok
+			return false
 		}
-	} else {
+	default:
 		s.a, s.fh = d.Attr, d.Handle.Bytes()
 		if !d.Attr.Valid() {
 			s.a = vfs.Attr{FileID: d.FileID, MountedOnFileID: d.FileID}
 		}
-		s.encode(e, w.w)
+		has := w.w
+		if w.each && !s.acl.supported {
+			has[0] &^= 1 << wire.FATTR4_ACL
+		}
+		s.encode(e, has)
 	}
 	if e.Len() > w.limit {
 		e.Rollback(m)
@@ -157,13 +172,44 @@ func (w *dirWriter) put(d *vfs.DirEntry) bool {
 
 // gather asks for what the attributes of an entry need beside what came with it. A status is why they cannot be had.
 func (w *dirWriter) gather(d *vfs.DirEntry) status {
-	if !d.Attr.Valid() {
+	switch {
+	case d.Attr.Valid():
+	case d.Err == vfs.ErrWrongSec, d.Err == unix.ENOENT:
+		return w.c.statusOf(d.Err)
+	default:
 		return wire.NFS4ERR_ACCESS
 	}
-	if d.Attr.Held && w.w.needs()&needDeleg != 0 {
-		return w.askHolder(d)
+	if d.Attr.Held && w.need&needDeleg != 0 {
+		if st := w.askHolder(d); st != ok {
+			return st
+		}
+	}
+	if w.each || w.need&needFS != 0 && d.Attr.FSID != w.fsid {
+		return w.c.statusOf(w.gatherFile(d))
 	}
 	return ok
+}
+
+// gatherFile asks for what is not an entry's attribute but its file's, or its file system's.
+func (w *dirWriter) gatherFile(d *vfs.DirEntry) error {
+	c, s := w.c, &w.c.src
+	n, err := c.view.EntryNode(d)
+	if err != nil {
+		return err
+	}
+	s.a, s.supported = d.Attr, supported[c.minor]
+	c.fileSystemAttrs(s, n, &w.w)
+	if err = c.gatherACL(s, n, &w.w); err != nil {
+		return err
+	}
+	need := w.need & needXattr // not of links
+	if d.Attr.FSID != w.fsid {
+		need, w.fsid = w.need&needFS, noFSID
+	}
+	if err = c.gatherFS(s, n, need); err == nil {
+		w.fsid = d.Attr.FSID
+	}
+	return err
 }
 
 // askHolder asks who has a write delegation on an entry's file, as GETATTR does (and Linux's READDIR). A listing waits for
@@ -183,11 +229,10 @@ func (w *dirWriter) askHolder(d *vfs.DirEntry) status {
 	return ok
 }
 
-// entry encodes the attributes of an entry whose others cannot be had, st being why: a mount point that cannot be crossed now, or in a directory
-// that may be read but not searched. A name that has gone since it was listed is not distinguished; the client looks it
-// up when it needs it.
+// entry encodes the attributes of an entry whose others cannot be had, st being why: a mount point that cannot be crossed
+// now, or in a directory that may be read but not searched.
 func (w *dirWriter) entry(d *vfs.DirEntry, e *xdr.Encoder, st status) bool {
-	if !w.w.has(wire.FATTR4_RDATTR_ERROR) {
+	if !w.w.has(wire.FATTR4_RDATTR_ERROR) || st == wouldBlock {
 		w.st = st
 		return false
 	}

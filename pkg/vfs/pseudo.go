@@ -275,11 +275,16 @@ func (v *View) pseudoList(d *pseudo, q *ReaddirReq, emit func(*DirEntry) bool) (
 			continue
 		}
 		x := &v.th.entry
-		*x = DirEntry{FileID: k.id, Name: k.name, Cookie: k.id}
+		*x = DirEntry{FileID: k.id, Name: k.name, Cookie: k.id, Err: err}
 		if q.Plus {
 			x.Handle, x.Attr = e.Handle, e.Attr
 		}
-		if !emit(x) {
+		held := v.th.npin
+		more := emit(x)
+		if v.th.npin > held { // EntryNode
+			v.th.drop(v.th.pinned[held])
+		}
+		if !more {
 			return r, nil
 		}
 	}

@@ -178,6 +178,7 @@ type DirEntry struct {
 	Key    filecache.Key // Node.Key, set if Attr.Held
 	Handle Handle        // Len 0 when there is none: plain READDIR, a mount point, ".." at the export's root, a name just removed
 	Attr   Attr          // Type 0 when there are none
+	Err    error         // why there are no attributes, if known: ErrWrongSec, unix.ENOENT of a name that has just gone
 }
 
 // ReaddirReq asks for directory entries.

@@ -101,13 +101,19 @@ func (v *View) list(dir Node, q *ReaddirReq, emit func(*DirEntry) bool) (eof boo
 			}
 			b = b[l:]
 			for ended, now := v.ended(), uint64(0); ; ended = now {
-				d.Handle.Len, d.Attr.Type, d.Attr.Held = 0, TypeNone, false
+				d.Handle.Len, d.Attr.Type, d.Attr.Held, d.Err = 0, TypeNone, false, nil
 				v.detail(dir, d, q.Plus)
 				if now = v.ended(); now == ended || !q.Plus {
 					break
 				}
 			}
-			if !emit(d) {
+			held := th.npin
+			more := emit(d)
+			if th.npin > held { // EntryNode
+				th.drop(th.pinned[held])
+				v.become()
+			}
+			if !more {
 				return false, nil
 			}
 		}
@@ -147,6 +153,7 @@ func (v *View) detail(dir Node, d *DirEntry, plus bool) {
 	// One descriptor for both, so that they are the same file's.
 	fd, e := th.openat(dir.f.PathFD(), d.Name, unix.O_PATH)
 	if e != 0 {
+		d.Err = e
 		return
 	}
 	defer unix.Close(fd)
@@ -175,7 +182,7 @@ func (v *View) detail(dir Node, d *DirEntry, plus bool) {
 // detailMount is detail of a mount point, for version 4: what is mounted there, as LOOKUP would find it.
 func (v *View) detailMount(dir Node, d *DirEntry) {
 	n, err := v.find(dir, d.Name)
-	if err != nil && err != ErrWrongSec {
+	if d.Err = err; err != nil && err != ErrWrongSec {
 		return
 	}
 	if v.attr(n, &d.Attr) == nil && err == nil {
@@ -185,4 +192,27 @@ func (v *View) detailMount(dir Node, d *DirEntry) {
 		d.Attr.Type = TypeNone
 	}
 	v.th.drop(n.f)
+}
+
+// EntryNode opens the file of an entry that has a handle, for what it takes more than attributes to tell. The Node is good
+// until the emit function returns, which may open one.
+func (v *View) EntryNode(d *DirEntry) (Node, error) {
+	if isPseudo(d.Handle.Bytes()) {
+		return v.otherPseudo(d.Handle.Bytes())
+	}
+	id, fs, err := v.ns.cfg.HandleKey.decode(&v.th.handle, d.Handle.Bytes(), &v.th.key)
+	if err != nil {
+		return Node{}, err
+	}
+	x := v.ns.table.Load().byID[id] // another than the View's at a mount point
+	if x == nil {
+		return Node{}, ErrStale
+	}
+	tbl := x.tree.tbl.Load()
+	if tbl == nil || tbl.byID[fs] == nil {
+		return Node{}, ErrStale
+	}
+	m := tbl.byID[fs]
+	v.th.key.FS = m.cacheFS
+	return v.at(m, x)
 }
