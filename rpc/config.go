@@ -57,7 +57,7 @@ func (r Reason) String() string { return reasonNames[r] }
 
 // Why the server closes a connection, besides errors of its socket.
 const (
-	reasonStalled  = "closed: too many replies queued, and it has stalled longest"
+	reasonStalled  = "closed: it takes no replies"
 	reasonIdle     = "closed: idle"
 	reasonRoom     = "closed: idle, and its place was needed at the connection limit"
 	reasonUnfilled = "closed: an unfinished call came in too slowly while others waited for memory"

@@ -69,6 +69,7 @@ type Conn struct {
 	queued   int       // bytes in out, or being sent from there
 	progress int64     // when the queue last moved or began
 	active   int64     // when it was last served
+	left     int       // shutting down: bytes that the client had not taken at the last look
 }
 
 // Peer is the client's address and port; an IPv4 client has an IPv4 address.

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"sync/atomic"
@@ -132,6 +133,39 @@ func TestHalfCloseWithCallsInFlight(t *testing.T) {
 	p.expect(1, 16)
 	if _, err := p.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("after the last answer: %v", err)
+	}
+}
+
+// A client that takes none of its replies, whether they are queued or on their
+// way, does not hold up a shutdown for long, and it is not an error.
+func TestShutdownLeavesStalledClients(t *testing.T) {
+	ts := start(t, nil)
+	p, q := ts.dial(t), ts.dial(t)
+	q.Conn.(*net.TCPConn).SetReadBuffer(4096)
+	q.send(record(1, procRead, kindMemory, 1<<20))
+	eventually(t, "one is stalled", func() bool { return ts.Stats().Calls == 1 })
+	p.send(burst(1, 4, procRead, kindPipe, 4<<20))
+	eventually(t, "both are stalled", func() bool { return ts.queued.Load() > 1<<20 })
+	done := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		defer cancel()
+		done <- ts.Shutdown(ctx)
+	}()
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+		ts.table.all(func(c *Conn) {
+			c.mu.Lock()
+			c.progress -= int64(time.Second) // so that the test need not wait
+			c.mu.Unlock()
+		})
 	}
 }
 

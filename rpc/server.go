@@ -252,7 +252,8 @@ func (s *Server) sweep(now int64) {
 }
 
 // Shutdown stops accepting and reading, lets the calls in flight finish and
-// their replies reach the clients, and closes everything. When ctx ends first,
+// their replies reach the clients, but for those that take nothing for five
+// seconds, and closes everything. When ctx ends first,
 // it closes the connections at once and returns ctx's error; procedures that
 // are still running then keep their threads until they return.
 func (s *Server) Shutdown(ctx context.Context) error {
@@ -291,7 +292,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// drain waits until every connection has got its answers and closes it.
+// drain waits until every connection has got its answers, or takes none, and
+// closes it.
 func (s *Server) drain(ctx context.Context) error {
 	for {
 		left := 0
@@ -300,6 +302,9 @@ func (s *Server) drain(ctx context.Context) error {
 			c.draining = true
 			if c.closed {
 				left++ // in use just now
+			} else if c.stuck(s.Now()) {
+				left++
+				c.shut(reasonStalled)
 			} else if c.busy || c.sending || c.inflight > 0 || len(c.out) > 0 || unsent(c.fd) > 0 {
 				left++
 				c.rearm()
@@ -317,6 +322,16 @@ func (s *Server) drain(ctx context.Context) error {
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
+}
+
+// stuck reports that a client has taken nothing of what is there for it for so
+// long that a server which shuts down need not wait; the lock is held.
+func (c *Conn) stuck(now int64) bool {
+	left := c.queued + unsent(c.fd)
+	if left != c.left {
+		c.left, c.progress = left, now
+	}
+	return left > 0 && !c.busy && !c.sending && now-c.progress > patience
 }
 
 // unsent is how many bytes the peer has not acknowledged. Closing a socket
