@@ -98,6 +98,7 @@ func (b *Callbacks) Close() {
 	b.mu.Lock()
 	paths := b.paths
 	b.paths = map[*state.Client]*path40{}
+	clear(b.probes) // those that wait for their turn
 	b.mu.Unlock()
 	for _, p := range paths {
 		p.drop()

@@ -114,7 +114,7 @@ const (
 type IO struct {
 	Opened bool     // an open, lock or delegation stands behind it: pass it to View, whose Guard then need not look
 	Client ClientID // 0 for special stateids of 4.0 callers
-	Advice uint64   // as set by SetAdvice on the open
+	Advice uint64   // as set by SetAdvice on the open or delegation
 }
 
 // LockOwner is who holds byte-range locks, of whichever protocol. Comparable.

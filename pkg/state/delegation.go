@@ -18,7 +18,8 @@ type deleg struct {
 	typ    DelegType
 	fh     []byte
 	change uint64 // of the file when it was given out
-	pin    Pin    // of an open that gave way to it (OPEN_XOR_DELEGATION)
+	advice atomic.Uint64
+	pin    Pin // of an open that gave way to it (OPEN_XOR_DELEGATION)
 
 	recalledAt int64 // 0: not recalled
 	sentAt     int64

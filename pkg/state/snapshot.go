@@ -210,18 +210,18 @@ func (t *lockTable) snapshot() []LockInfo {
 		f := t.get(&keys[i])
 		from := len(list)
 		for who, held := range f.set.owners {
-			for _, l := range held.locks {
+			for _, l := range held.locks[:min(len(held.locks), MaxSnapshot-len(list))] {
 				list = append(list, LockInfo{File: f.key, Owner: who, Type: l.typ, Start: l.start, End: l.end})
 			}
 		}
-		for _, w := range f.waiters {
+		for _, w := range f.waiters[:min(len(f.waiters), MaxSnapshot-len(list))] {
 			list = append(list, LockInfo{File: f.key, Owner: w.who, Type: w.typ, Start: w.r.start, End: w.r.end, Waiting: true})
 		}
 		t.put(f)
 		part := list[from:]
 		sort.SliceStable(part, func(i, j int) bool { return !part[i].Waiting && (part[j].Waiting || part[i].Start < part[j].Start) })
 		if len(list) >= MaxSnapshot {
-			return list[:MaxSnapshot]
+			return list
 		}
 	}
 	return list

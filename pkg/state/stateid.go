@@ -183,6 +183,7 @@ func (s *State) CheckIO(call *Call, file FileKey, sid Stateid, want Access) (IO,
 		if want == AccessWrite && st.typ != DelegWrite {
 			return io, ErrOpenMode
 		}
+		io.Advice = st.advice.Load()
 	case *openState:
 		err = st.allows(want, &io)
 	case *lockState:
@@ -204,7 +205,7 @@ func (o *openState) allows(want Access, io *IO) error {
 	return nil
 }
 
-// SetAdvice notes on an open what the client says of its accesses (IO_ADVISE); CheckIO gives it back.
+// SetAdvice notes on an open or a delegation what the client says of its accesses (IO_ADVISE); CheckIO gives it back.
 func (s *State) SetAdvice(call *Call, file FileKey, sid Stateid, advice uint64) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -217,6 +218,8 @@ func (s *State) SetAdvice(call *Call, file FileKey, sid Stateid, advice uint64) 
 		st.advice.Store(advice)
 	case *lockState:
 		st.open.advice.Store(advice)
+	case *deleg:
+		st.advice.Store(advice)
 	}
 	return nil
 }
