@@ -69,10 +69,24 @@ func (s *Session) Destroyed(t testing.TB) bool {
 	return r.Status == wire4.NFS4ERR_BADSESSION
 }
 
+// Move binds the session to another connection too, and goes on there.
+func (s *Session) Move(t testing.TB, c *Client) {
+	t.Helper()
+	s.Client = c
+	s.compound(t, Op4{wire4.OP_BIND_CONN_TO_SESSION, &wire4.BINDCONNTOSESSION4args{BctsaSessid: s.id, BctsaDir: wire4.CDFC4_FORE_OR_BOTH}}).
+		Next(t, wire4.OP_BIND_CONN_TO_SESSION, new(wire4.BINDCONNTOSESSION4res))
+}
+
 func (s *Session) compound(t testing.TB, ops ...Op4) *Results4 {
 	t.Helper()
+	return s.Compound(t, s.Minor, ops...)
+}
+
+// Compound sends operations as they are, without a session.
+func (c *Client) Compound(t testing.TB, minor uint32, ops ...Op4) *Results4 {
+	t.Helper()
 	r := new(Results4)
-	if err := s.Call(wire4.NFS4_PROGRAM, wire4.NFS_V4, wire4.NFSPROC4_COMPOUND, &s.Cred, &compound4{s.Minor, ops}, r); err != nil {
+	if err := c.Call(wire4.NFS4_PROGRAM, wire4.NFS_V4, wire4.NFSPROC4_COMPOUND, &c.Cred, &compound4{minor, ops}, r); err != nil {
 		t.Fatal(err)
 	}
 	return r
