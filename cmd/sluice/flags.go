@@ -4,7 +4,9 @@
 package main
 
 import (
+	"errors"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,6 +29,9 @@ func trailingFlags(c *cli.Context) ([]string, error) {
 			continue
 		}
 		name, value, hasValue := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if isHelp(arg) {
+			return nil, showHelp(c, strings.Fields(c.Command.HelpName)[1:])
+		}
 		flag := findFlag(c.Command.Flags, name)
 		if flag == nil {
 			return nil, usagef(c, "no such flag: %s", arg)
@@ -45,6 +50,24 @@ func trailingFlags(c *cli.Context) ([]string, error) {
 		}
 	}
 	return args, nil
+}
+
+// isHelp tells whether an argument asks for help.
+func isHelp(arg string) bool {
+	return slices.Contains([]string{"--help", "-help", "--h", "-h"}, arg)
+}
+
+// errHelpShown ends a command that was asked for its help; no failure.
+var errHelpShown = errors.New("help was shown")
+
+// showHelp prints the help of the command at path.
+func showHelp(c *cli.Context, path []string) error {
+	app := newApp()
+	app.Writer, app.ErrWriter = c.App.Writer, c.App.ErrWriter
+	if err := app.RunContext(c.Context, append(append([]string{"sluice"}, path...), "--help")); err != nil {
+		return err
+	}
+	return errHelpShown
 }
 
 func findFlag(flags []cli.Flag, name string) cli.Flag {

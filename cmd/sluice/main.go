@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	app := newApp()
 	app.Writer, app.ErrWriter = stdout, stderr
 	err := app.RunContext(ctx, args)
-	if err == nil {
+	if err == nil || errors.Is(err, errHelpShown) {
 		return 0
 	}
 	var logged *loggedError
@@ -77,6 +77,7 @@ func newApp() *cli.App {
    sluice mode read direct
    sluice COMMAND --help`,
 		HideHelpCommand:      true,
+		Flags:                []cli.Flag{cli.HelpFlag}, // which the library leaves out beside a command of that name
 		EnableBashCompletion: true,
 		// Options of an export hold commas.
 		DisableSliceFlagSeparator: true,
@@ -86,7 +87,7 @@ func newApp() *cli.App {
 		Commands: []*cli.Command{
 			serveCommand(), modeCommand(), statusCommand(), statsCommand(), exportsCommand(),
 			clientsCommand(), sessionsCommand(), opensCommand(), locksCommand(), delegationsCommand(), copiesCommand(),
-			traceCommand(), versionCommand(),
+			traceCommand(), versionCommand(), helpCommand(),
 		},
 	}
 	setUsageErrors(app.Commands)
@@ -137,8 +138,35 @@ func noSuchCommand(c *cli.Context) error {
 	return &usageError{"a command is needed"}
 }
 
+// helpCommand is `sluice help COMMAND`, for those who look for help there.
+func helpCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "help",
+		Usage:     "show the help of a command, as --help behind it does",
+		ArgsUsage: "[COMMAND...]",
+		Action: func(c *cli.Context) error {
+			path := c.Args().Slice()
+			if slices.ContainsFunc(path, isHelp) {
+				path = nil
+			}
+			cmds := c.App.Commands
+			for _, name := range path {
+				i := slices.IndexFunc(cmds, func(k *cli.Command) bool { return k.Name == name })
+				if i < 0 {
+					return usagef(c, "no such command: %s", strings.Join(path, " "))
+				}
+				cmds = cmds[i].Subcommands
+			}
+			return showHelp(c, path)
+		},
+	}
+}
+
 // noArgs refuses arguments that a command would ignore.
 func noArgs(c *cli.Context) error {
+	if slices.ContainsFunc(c.Args().Slice(), isHelp) {
+		return showHelp(c, strings.Fields(c.Command.HelpName)[1:])
+	}
 	if c.Args().Present() {
 		return usagef(c, "unexpected argument %q", c.Args().First())
 	}

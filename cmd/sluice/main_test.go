@@ -74,41 +74,6 @@ func TestUnknownEventNamesThoseThereAre(t *testing.T) {
 	}
 }
 
-func TestFailuresAreStatus1AndSayWhatToDo(t *testing.T) {
-	none := filepath.Join(t.TempDir(), "none.sock")
-	for _, args := range [][]string{
-		{"mode", "--admin", none}, {"mode", "read", "direct", "--admin", none}, {"status", "--admin", none},
-		{"stats", "--admin", none}, {"exports", "list", "--admin", none}, {"exports", "reload", "--admin", none},
-		{"clients", "--admin", none}, {"clients", "expire", "1", "--admin", none}, {"sessions", "--admin", none},
-		{"opens", "--admin", none}, {"locks", "--admin", none}, {"delegations", "--admin", none}, {"copies", "--admin", none}, {"trace", "--admin", none},
-	} {
-		status, _, stderr := command(t, args...)
-		if status != exitFailed || !strings.Contains(stderr, "start `sluice serve`") {
-			t.Errorf("%v: status %d, %q", args, status, stderr)
-		}
-	}
-}
-
-func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
-	var walk func(prefix []string, cmds []*cli.Command)
-	walk = func(prefix []string, cmds []*cli.Command) {
-		for _, c := range cmds {
-			path := append(append([]string{}, prefix...), c.Name)
-			if walk(path, c.Subcommands); c.Name == "exports" {
-				continue // nothing by itself
-			}
-			status, out, _ := command(t, append(path, "--help")...)
-			if status != 0 || !strings.Contains(out, "Example") || !strings.Contains(out, "sluice "+strings.Join(path, " ")) {
-				t.Errorf("%v --help: status %d\n%s", path, status, out)
-			}
-			if !strings.Contains(out, "--json") && c.Name != "serve" {
-				t.Errorf("%v has no --json", path)
-			}
-		}
-	}
-	walk(nil, newApp().Commands)
-}
-
 func TestExportsCheck(t *testing.T) {
 	good := filepath.Join(t.TempDir(), "good")
 	bad := filepath.Join(t.TempDir(), "bad")
