@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/exports"
+	"sluice/pkg/admin"
 	"sluice/pkg/server"
 	"sluice/rpc"
 	"sluice/test/nfscall"
@@ -74,21 +77,37 @@ func TestManyClientsOneDirectory(t *testing.T) {
 }
 
 // Connections dropped with large READs in flight: their replies never reach a
-// later connection that got the same descriptor.
+// later connection that got the same descriptor, whatever the read mode.
 func TestDroppedConnections(t *testing.T) {
+	for _, mode := range []string{"buffered", "dontcache", "direct"} {
+		t.Run(mode, func(t *testing.T) { droppedConnections(t, mode) })
+	}
+}
+
+func droppedConnections(t *testing.T, mode string) {
 	i := serve(t, "rw,insecure,async,no_root_squash")
+	i.cfg.ReadMode, i.cfg.Admin = mode, filepath.Join(i.cfg.State, "admin.sock")
+	i.restart(t)
 	c, root := i.root(t)
 	const size = 1 << 20
 	nfscall.Must(t, os.WriteFile(i.path("secret"), bytes.Repeat([]byte("S"), 8*size), 0o600))
 	nfscall.Must(t, os.WriteFile(i.path("public"), bytes.Repeat([]byte("P"), size), 0o644))
 	secret, public := c.Lookup(t, root, "secret"), c.Lookup(t, root, "public")
 	cred := nfscall.Root()
+	read := func(nc net.Conn, xid uint32, fh []byte, off uint64) {
+		t.Helper()
+		_, err := nc.Write(rpc.EncodeCall(nil, xid, wire3.NFS_PROGRAM, wire3.NFS_V3, wire3.NFSPROC3_READ, &cred,
+			&wire3.READ3args{File: nfscall.FH(fh), Offset: off, Count: size}))
+		nfscall.Must(t, err)
+	}
+	dropped := map[int]bool{} // descriptors that dropped connections had
+	reused := 0               // connections that got one of them
 	for round := range 60 {
 		nc, err := net.Dial("tcp", i.addr)
 		nfscall.Must(t, err)
+		fd := serverEnd(t, nc)
 		for k := range uint32(16) {
-			nc.Write(rpc.EncodeCall(nil, k, wire3.NFS_PROGRAM, wire3.NFS_V3, wire3.NFSPROC3_READ, &cred,
-				&wire3.READ3args{File: nfscall.FH(secret), Offset: uint64(k%8) * size, Count: size}))
+			read(nc, k, secret, uint64(k%8)*size)
 		}
 		if round%2 == 0 {
 			nc.(*net.TCPConn).SetLinger(0)
@@ -96,13 +115,15 @@ func TestDroppedConnections(t *testing.T) {
 			nc.Read(one[:]) // some of it is on the way
 		}
 		nc.Close()
+		dropped[fd] = true
 		for range 3 {
 			fresh, err := net.Dial("tcp", i.addr)
 			nfscall.Must(t, err)
 			fresh.SetDeadline(time.Now().Add(20 * time.Second))
-			_, err = fresh.Write(rpc.EncodeCall(nil, 0xabcd, wire3.NFS_PROGRAM, wire3.NFS_V3, wire3.NFSPROC3_READ, &cred,
-				&wire3.READ3args{File: nfscall.FH(public), Count: size}))
-			nfscall.Must(t, err)
+			read(fresh, 0xabcd, public, 0)
+			if dropped[serverEnd(t, fresh)] {
+				reused++
+			}
 			b, err := rpc.ReadRecord(fresh, 4<<20)
 			nfscall.Must(t, err)
 			if xid := binary.BigEndian.Uint32(b); xid != 0xabcd {
@@ -114,6 +135,43 @@ func TestDroppedConnections(t *testing.T) {
 			fresh.Close()
 		}
 	}
+	if t.Logf("%d of 180 connections had the descriptor of a dropped one", reused); reused < 20 {
+		t.Errorf("only %d of 180 connections had the descriptor of a dropped one", reused)
+	}
+	var st admin.Stats
+	nfscall.Must(t, admin.NewClient(i.cfg.Admin).Do(t.Context(), "GET", admin.PathStats, nil, &st))
+	for _, m := range st.Read {
+		if (m.Mode == mode) != (m.Calls > 0) {
+			t.Errorf("%d READs in mode %s", m.Calls, m.Mode)
+		}
+	}
+}
+
+// serverEnd returns the descriptor that the server, which is in this process,
+// has for a connection, once it has accepted it.
+func serverEnd(t testing.TB, nc net.Conn) int {
+	t.Helper()
+	server, client := nc.RemoteAddr().(*net.TCPAddr).Port, nc.LocalAddr().(*net.TCPAddr).Port
+	port := func(sa unix.Sockaddr, err error) int {
+		if in, ok := sa.(*unix.SockaddrInet4); ok && err == nil {
+			return in.Port
+		}
+		return 0
+	}
+	for range 2000 {
+		fds, err := os.ReadDir("/proc/self/fd")
+		nfscall.Must(t, err)
+		for _, f := range fds {
+			fd, err := strconv.Atoi(f.Name())
+			nfscall.Must(t, err)
+			if port(unix.Getsockname(fd)) == server && port(unix.Getpeername(fd)) == client {
+				return fd
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatal("the server does not accept a connection")
+	return -1
 }
 
 const serveEnv = "SLUICE_PROTO_SERVE"
