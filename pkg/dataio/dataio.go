@@ -219,6 +219,7 @@ type ReadReq struct {
 	Splice bool // the reply goes to a plain TCP socket: a pipe may carry it
 	NoWait bool // service thread: return unix.EAGAIN rather than sleep
 	Random bool // the client reads here and there: no read-ahead where the page cache is used
+	Ahead  bool // it reads from end to end: more read-ahead there
 
 	XID    uint32 // these three for trace events
 	Client netip.Addr

@@ -152,13 +152,20 @@ func (r *read) buffer() (*buffer, error) {
 	return nil, unix.EMFILE
 }
 
+// kind is the descriptor for reads through the page cache.
+func (r *read) kind() filecache.Kind {
+	switch {
+	case r.q.Random:
+		return filecache.NoAhead
+	case r.q.Ahead:
+		return filecache.Ahead
+	}
+	return filecache.Read
+}
+
 // buffered goes through the page cache, as the kernel does by default.
 func (r *read) buffered() (ReadRes, error) {
-	kind := filecache.Read
-	if r.q.Random {
-		kind = filecache.NoAhead
-	}
-	fd, err := r.th.fd(r.q.File, kind, !r.q.NoWait)
+	fd, err := r.th.fd(r.q.File, r.kind(), !r.q.NoWait)
 	if err != nil {
 		return ReadRes{}, err
 	}
@@ -233,7 +240,7 @@ func (r *read) splice(fd int) (ReadRes, reason, error) {
 
 // dontCache reads without leaving in the page cache what was not there before.
 func (r *read) dontCache() (ReadRes, reason, error) {
-	fd, err := r.th.fd(r.q.File, filecache.Read, !r.q.NoWait)
+	fd, err := r.th.fd(r.q.File, r.kind(), !r.q.NoWait)
 	if err != nil {
 		return ReadRes{}, served, err
 	}

@@ -22,11 +22,12 @@ const (
 	Read    Kind = iota // O_RDONLY
 	Write               // O_RDWR, else O_WRONLY
 	Direct              // O_RDONLY|O_DIRECT
-	NoAhead             // O_RDONLY with read-ahead off, for drop-behind reads
+	NoAhead             // O_RDONLY with read-ahead off, for drop-behind and random reads
+	Ahead               // O_RDONLY with more read-ahead, for opens that are read from end to end
 	kinds
 )
 
-var kindNames = [kinds]string{"read", "write", "direct", "no_readahead"}
+var kindNames = [kinds]string{"read", "write", "direct", "no_readahead", "more_readahead"}
 
 // Align is what statx says of a file's direct I/O (STATX_DIOALIGN and
 // STATX_DIO_READ_ALIGN), in bytes, recorded when its first data descriptor is
@@ -148,6 +149,10 @@ func (f *File) destroy() {
 	}
 }
 
+// aheadOf is how far kinds of descriptor read ahead. Drop-behind reads must not:
+// pages beyond a READ would look to the next one as if others had cached them.
+var aheadOf = map[Kind]int{NoAhead: unix.FADV_RANDOM, Ahead: unix.FADV_SEQUENTIAL}
+
 // PathFD returns the O_PATH descriptor.
 func (f *File) PathFD() int { return f.pathFD }
 
@@ -195,10 +200,8 @@ func (f *File) Open(k Kind, wait bool) (int, error) {
 		return -1, err
 	}
 	f.cache.open.Add(1)
-	if k == NoAhead && f.shared == 0 {
-		// Without it the kernel would read ahead, and pages beyond this READ
-		// would look to the next one as if others had cached them.
-		if err := unix.Fadvise(fd, 0, 0, unix.FADV_RANDOM); err != nil {
+	if advice, ok := aheadOf[k]; ok && f.shared == 0 {
+		if err := unix.Fadvise(fd, 0, 0, advice); err != nil {
 			f.cache.closeFDs([]int32{int32(fd)})
 			return -1, err
 		}

@@ -1,8 +1,9 @@
 // IO_ADVISE (RFC 7862 section 15.5): what a client says of how it will use a file.
 //
 // What concerns one open is in Caller.Advice and steers its READs: random ones go through a descriptor without read-ahead,
-// and what is not to be kept is read as in dontcache mode, which leaves in the page cache just what was there before. What
-// concerns data is done at once. Nothing is dropped from the page cache on a client's word: it may be others' as well.
+// those from end to end through one with more of it, and what is not to be kept is read as in dontcache mode, which leaves in
+// the page cache just what was there before. What concerns data is done at once. Nothing is dropped from the page cache on a
+// client's word: it may be others' as well.
 
 package vfs
 
@@ -30,7 +31,6 @@ func (v *View) readMode() dataio.Mode {
 }
 
 // Advise takes a client's hints on a range, length 0 for all that follows. Hints that this server has no use for do nothing.
-// AdviseSequential makes read-ahead larger for as long as the file stays open here, for all who read it.
 func (v *View) Advise(n Node, off, length, hints uint64) error {
 	if err := regular(n); err != nil {
 		return err
@@ -46,22 +46,13 @@ func (v *View) Advise(n Node, off, length, hints uint64) error {
 		return err
 	}
 	size := v.th.stx.Size
-	advise := func(advice int, off, length uint64) {
-		unix.Fadvise(fd, int64(off), int64(length), advice) //nolint:errcheck // advice
-	}
-	switch {
-	case hints&AdviseSequential != 0:
-		advise(unix.FADV_SEQUENTIAL, 0, 0)
-	case hints&AdviseNormal != 0:
-		advise(unix.FADV_NORMAL, 0, 0)
-	}
 	if hints&AdviseWillNeed != 0 && off < size {
 		if length == 0 || length > size-off {
 			length = size - off
 		}
 		for length = min(length, maxWillNeed); length > 0; {
 			n := min(length, willNeedPiece)
-			advise(unix.FADV_WILLNEED, off, n)
+			unix.Fadvise(fd, int64(off), int64(n), unix.FADV_WILLNEED) //nolint:errcheck // advice
 			off, length = off+n, length-n
 		}
 	}

@@ -57,7 +57,7 @@ func (v *View) Read(n Node, off uint64, count uint32) (r ReadResult, err error) 
 	if count > 0 {
 		th.rq = dataio.ReadReq{
 			File: n.f, Offset: off, Count: count,
-			Mode: v.readMode(), First: !v.c.NoDirect, Random: v.c.Advice&AdviseRandom != 0,
+			Mode: v.readMode(), First: !v.c.NoDirect, Random: v.c.Advice&AdviseRandom != 0, Ahead: v.c.Advice&AdviseSequential != 0,
 			Splice: v.c.Splice, NoWait: !v.c.MayBlock,
 			XID: v.c.XID, Client: v.c.Addr, Export: v.exp.cfg.Path,
 		}
