@@ -3,7 +3,8 @@
 //
 // Plan: a copy is a record, known to its client by a stateid. A few workers,
 // which come when there is work and go when there is none, take the copies in
-// turn, a piece at a time, so that a small copy need not wait for a large one.
+// turn, a piece at a time, so that a small copy need not wait for a large one;
+// and peers in turn, so that one with many copies does not make others wait.
 // Each piece is a call like any other: it has a View of its own, under the
 // caller's credentials, and asks again whether it may. When nothing is left,
 // the data is made stable and the client told (CB_OFFLOAD), as Linux does. The
@@ -54,6 +55,8 @@ type copies struct {
 	last    uint32
 	byNum   map[uint32]*offload
 	queue   []*offload // waiting for a worker
+	turns   uint64
+	served  map[string]uint64 // when each peer last had its turn
 	workers int
 	done    sync.WaitGroup // workers
 }
@@ -103,7 +106,7 @@ type offload struct {
 }
 
 func (q *copies) init(s *Service) {
-	q.s, q.keep, q.byNum = s, copyKeptLeases*s.st.Lease(), map[uint32]*offload{}
+	q.s, q.keep, q.byNum, q.served = s, copyKeptLeases*s.st.Lease(), map[uint32]*offload{}, map[string]uint64{}
 }
 
 // stateid names the copy to its client. No stateid of pkg/state has such a number.
@@ -141,10 +144,13 @@ func (q *copies) begin(o *offload) bool {
 	return true
 }
 
-// makeRoom looks for room for one more copy; the client's oldest finished one gives way.
+// makeRoom looks for room for one more copy; the client's oldest finished one gives way. A peer has no more than are left.
 func (q *copies) makeRoom(c *state.Client) bool {
-	n, old := 0, (*offload)(nil)
+	n, peer, old := 0, 0, (*offload)(nil)
 	for _, o := range q.byNum {
+		if o.client.Peer() == c.Peer() {
+			peer++
+		}
 		if o.client != c {
 			continue
 		}
@@ -153,7 +159,7 @@ func (q *copies) makeRoom(c *state.Client) bool {
 			old = o
 		}
 	}
-	if n < maxClientCopies && len(q.byNum) < maxCopies {
+	if n < maxClientCopies && peer < maxCopies-len(q.byNum) {
 		return true
 	}
 	if old != nil {
@@ -192,8 +198,7 @@ func (q *copies) work() {
 			q.mu.Unlock()
 			break
 		}
-		o := q.queue[0]
-		q.queue = slices.Delete(q.queue, 0, 1)
+		o := q.next()
 		q.mu.Unlock()
 		if err != nil { // no more threads, for the moment
 			q.finish(o, wire.NFS4ERR_SERVERFAULT, [8]byte{})
@@ -204,6 +209,24 @@ func (q *copies) work() {
 	if err == nil {
 		th.Close()
 	}
+}
+
+// next takes the copy whose turn it is out of the queue: of the peer that has waited longest, the first.
+func (q *copies) next() *offload {
+	i := 0
+	for j, o := range q.queue {
+		if q.served[o.client.Peer()] < q.served[q.queue[i].client.Peer()] {
+			i = j
+		}
+	}
+	o := q.queue[i]
+	q.queue = slices.Delete(q.queue, i, i+1)
+	if len(q.served) > maxCopies {
+		clear(q.served)
+	}
+	q.turns++
+	q.served[o.client.Peer()] = q.turns
+	return o
 }
 
 // piece copies the next piece of a copy, and queues or finishes it.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"sluice/pkg/state"
+	"sluice/rpc"
 	wire "sluice/xdr/nfs4"
 )
 
@@ -324,5 +326,44 @@ func TestCopyStopped(t *testing.T) {
 	}
 	if got, _ := os.ReadFile(path); !bytes.Equal(got, data[:10_000]) {
 		t.Error("the copy differs")
+	}
+}
+
+// Peers take turns, and none has all copies.
+func TestCopyTurns(t *testing.T) {
+	s := startServer(t)
+	client := func(from, name string) *state.Client {
+		x := &session{conn: s.connAt(from)}
+		x.minor = 2
+		x.start(name)
+		var c *state.Client
+		s.run(x.conn, func(*rpc.Call) {
+			var call state.Call
+			call.Minor, call.Conn, call.Principal = 2, 1, state.Principal{Flavor: rpc.FlavorSys}
+			_, err := s.st.Sequence(&call, &state.SequenceArgs{SessionID: state.SessionID(x.id), Sequence: 1, Slot: 1, HighestSlot: 1, Ops: 2})
+			must(t, err)
+			c = call.Client
+			s.st.SequenceDone(&call, nil)
+		})
+		return c
+	}
+	a, b, other := client("127.0.0.1", "a"), client("127.0.0.1", "b"), client("127.0.0.2", "other")
+	q := &copies{served: map[string]uint64{}}
+	for _, c := range []*state.Client{a, a, a, b, other, other, b} {
+		q.queue = append(q.queue, &offload{client: c})
+	}
+	var got string
+	for len(q.queue) > 0 {
+		got += string(q.next().client.Owner()[:1])
+	}
+	if got != "aoaoabb" {
+		t.Errorf("turns are %s", got)
+	}
+	q.byNum = map[uint32]*offload{}
+	for i := range uint32(maxCopies / 2) {
+		q.byNum[i] = &offload{client: b}
+	}
+	if q.makeRoom(a) || !q.makeRoom(other) {
+		t.Error("a peer with half of all copies has room for more, or another has none")
 	}
 }
