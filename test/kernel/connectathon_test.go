@@ -1,7 +1,8 @@
 //go:build connectathon
 
 // Plan of this file: the Connectathon suite, built by whoever runs it, goes
-// through its basic, general and special parts on a mount, in every read mode.
+// through its basic, general and special parts on a mount, and by NFSv4 its lock
+// part, in every read mode.
 // `make connectathon CTHON=DIR` runs it; the suite is not part of this project.
 
 package kernel
@@ -18,17 +19,27 @@ import (
 
 func TestConnectathon(t *testing.T) {
 	suite := os.Getenv("SLUICE_CTHON")
-	for _, file := range []string{"runtests", "basic/test1", "general/stat", "special/op_unlk"} {
+	for _, file := range []string{"runtests", "basic/test1", "general/stat", "special/op_unlk", "lock/tlock"} {
 		if _, err := os.Stat(filepath.Join(suite, file)); err != nil {
 			t.Fatalf("SLUICE_CTHON=%q does not name a built suite: %v", suite, err)
 		}
 	}
-	s := one(t, "3", testenv.ServerConfig{Exports: []testenv.Export{{Dir: testenv.Disk(t)}}})
+	for _, version := range []string{"3", "4.0", "4.2"} {
+		t.Run("v"+version, func(t *testing.T) { connectathon(t, version, suite) })
+	}
+}
+
+func connectathon(t *testing.T, version, suite string) {
+	parts := []struct{ name, flag string }{{"basic", "-b"}, {"general", "-g"}, {"special", "-s"}}
+	if version != "3" {
+		parts = append(parts, struct{ name, flag string }{"lock", "-l"}) // of version 3 another protocol's
+	}
+	s := one(t, version, testenv.ServerConfig{Exports: []testenv.Export{{Dir: testenv.Disk(t)}}})
 	for _, mode := range s.server.Modes() {
 		if err := s.server.SetReadMode(mode); err != nil {
 			t.Fatal(err)
 		}
-		for _, part := range []struct{ name, flag string }{{"basic", "-b"}, {"general", "-g"}, {"special", "-s"}} {
+		for _, part := range parts {
 			t.Run(mode+"/"+part.name, func(t *testing.T) {
 				dir := s.mnt + "/cthon"
 				out, err := s.guest.Exec(t, guestapi.Command{

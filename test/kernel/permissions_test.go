@@ -188,7 +188,7 @@ const mutations = `
 	list dir`
 
 // TestExportOptions shows the options that decide what a client may do.
-func TestExportOptions(t *testing.T) { byVersion(t, exportOptions) }
+func TestExportOptions(t *testing.T) { byVersion(t, allVersions, exportOptions) }
 
 func exportOptions(t *testing.T, version string) {
 	base := testenv.Disk(t)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/pkg/admin"
 	"sluice/test/testenv"
 )
 
@@ -80,19 +79,8 @@ func TestPseudoRoot(t *testing.T) {
 			}
 		})
 	}
-	// Subtests have unmounted what they mounted; a session says goodbye.
-	waitUntil(t, "nothing to be held", func() bool {
-		st := ask[admin.Status](t, server, "status").NFS4
-		return st.Sessions == 0 && st.Opens == 0 && st.Locks == 0 && st.Delegations == 0
-	})
-	waitUntil(t, "the clients with sessions to be gone", func() bool {
-		for _, c := range ask[admin.Clients](t, server, "clients").NFS4 {
-			if c.MinorVersion > 0 {
-				return false
-			}
-		}
-		return true
-	})
+	// Subtests have unmounted what they mounted.
+	nothingHeld(t, server)
 }
 
 // TestRootExport mounts server:/ where an export with fsid=0 is the root, and

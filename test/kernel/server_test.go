@@ -28,9 +28,13 @@ func one(t *testing.T, version string, cfg testenv.ServerConfig) *station {
 	return s
 }
 
-// byVersion runs a test by NFSv3 and by the newest version of NFSv4.
-func byVersion(t *testing.T, fn func(t *testing.T, version string)) {
-	for _, version := range []string{"3", newest} {
+// allVersions are those that a server serves.
+var allVersions = []string{"3", "4.0", "4.1", "4.2"}
+
+// byVersion runs a test by each version.
+func byVersion(t *testing.T, versions []string, fn func(t *testing.T, version string)) {
+	t.Parallel()
+	for _, version := range versions {
 		t.Run("v"+version, func(t *testing.T) {
 			t.Parallel()
 			fn(t, version)
@@ -63,7 +67,7 @@ func (s *station) meanwhile(t *testing.T, every time.Duration, fn func(i int) er
 }
 
 // TestModeSwitch switches the read mode every 50 ms below a verified read load.
-func TestModeSwitch(t *testing.T) { byVersion(t, modeSwitch) }
+func TestModeSwitch(t *testing.T) { byVersion(t, allVersions, modeSwitch) }
 
 func modeSwitch(t *testing.T, version string) {
 	s := one(t, version, testenv.ServerConfig{Exports: []testenv.Export{{Dir: testenv.XFS(t, 4096)}}})
@@ -74,7 +78,7 @@ func modeSwitch(t *testing.T, version string) {
 			evict(t, filepath.Join(s.export, "randread1"))
 		}
 		return s.server.SetReadMode(modes[i%len(modes)])
-	}, "readload", "seconds=8", "workers=4")
+	}, "readload", "seconds=5", "workers=4")
 	t.Logf("switched %d times", n)
 	if n < 2*len(modes) {
 		t.Errorf("switched only %d times", n)
@@ -82,20 +86,20 @@ func modeSwitch(t *testing.T, version string) {
 }
 
 // TestReload reloads the exports by SIGHUP below a load; nobody notices.
-func TestReload(t *testing.T) { byVersion(t, reload) }
+func TestReload(t *testing.T) { byVersion(t, []string{"3", newest}, reload) }
 
 func reload(t *testing.T, version string) {
 	s := one(t, version, testenv.ServerConfig{Exports: []testenv.Export{{Dir: testenv.Disk(t)}}})
 	n := s.meanwhile(t, 50*time.Millisecond, func(int) error {
 		return s.server.Signal(syscall.SIGHUP)
-	}, "load", "seconds=5", "names=1")
+	}, "load", "seconds=3", "names=1")
 	t.Logf("reloaded %d times", n)
 }
 
 // TestNested mounts file systems below an export: crossmnt shows them to a
 // client that mounted the parent, nohide to one that would not see them
 // otherwise, and without either the bare mount point is seen.
-func TestNested(t *testing.T) { byVersion(t, nested) }
+func TestNested(t *testing.T) { byVersion(t, allVersions, nested) }
 
 func nested(t *testing.T, version string) {
 	base := testenv.Disk(t)
@@ -189,6 +193,7 @@ func nested(t *testing.T, version string) {
 // TestPortmapper mounts as an administrator would, with no port named, and asks
 // the server what it exports.
 func TestPortmapper(t *testing.T) {
+	t.Parallel()
 	dir := testenv.Disk(t)
 	server := testenv.StartServer(t, testenv.ServerConfig{
 		Exports: []testenv.Export{{Dir: dir}}, Portmapper: true,
@@ -213,7 +218,7 @@ func TestPortmapper(t *testing.T) {
 
 // TestFewDescriptors gives the server 128 descriptors and the client 11,000
 // files to create, read and remove: the limit must never reach the client.
-func TestFewDescriptors(t *testing.T) { byVersion(t, fewDescriptors) }
+func TestFewDescriptors(t *testing.T) { byVersion(t, []string{"3", newest}, fewDescriptors) }
 
 func fewDescriptors(t *testing.T, version string) {
 	files := "files=11000"
@@ -238,7 +243,7 @@ func fewDescriptors(t *testing.T, version string) {
 
 // TestCleanStop ends an idle server that has a client: status 0, and the
 // client goes on with its successor.
-func TestCleanStop(t *testing.T) { byVersion(t, cleanStop) }
+func TestCleanStop(t *testing.T) { byVersion(t, allVersions, cleanStop) }
 
 func cleanStop(t *testing.T, version string) {
 	s := one(t, version, testenv.ServerConfig{Exports: []testenv.Export{{Dir: testenv.Tmpfs(t)}}})

@@ -1,6 +1,6 @@
 // Plan of this file: a client with a write delegation keeps what was written to
-// itself when the file is closed. Whoever asks meanwhile, another client or a
-// local process, must see it all the same.
+// itself when the file is closed. Whoever asks meanwhile, another client of
+// whatever version or a local process, must see it all the same.
 
 package kernel
 
@@ -24,10 +24,10 @@ func TestWriteDelegation(t *testing.T) {
 		t.Skip("another server has no commands to ask")
 	}
 	writer, other := Boot(t), Boot(t)
-	for _, version := range []string{"4.2", "4.1"} {
-		at := "/mnt/v" + version
-		writer.MountVersion(t, s, version, dir, at, "")
-		other.MountVersion(t, s, version, dir, at, "")
+	for _, v := range []struct{ writer, other string }{{"4.2", "4.2"}, {"4.2", "4.0"}, {"4.2", "3"}, {"4.1", "4.1"}} {
+		at := "/mnt/v" + v.writer + "-" + v.other
+		writer.MountVersion(t, s, v.writer, dir, at, "")
+		other.MountVersion(t, s, v.other, dir, at, "")
 		const size = 300_001
 		for _, c := range []struct {
 			name string
@@ -71,7 +71,7 @@ func TestWriteDelegation(t *testing.T) {
 				}
 			}},
 		} {
-			t.Run(version+"/"+c.name, func(t *testing.T) {
+			t.Run(v.writer+" and "+v.other+"/"+c.name, func(t *testing.T) {
 				name := fmt.Sprint("file", time.Now().UnixNano())
 				writer.Sh(t, "yes | head -c %d > %s/%s", size, at, name)
 				if !delegated(t, s, filepath.Join(dir, name)) {
