@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sluice/exports"
 	"sluice/rpc"
 	"sluice/test/nfscall"
 	"sluice/xdr"
@@ -143,6 +145,58 @@ func TestForgedHandles(t *testing.T) {
 		t.Errorf("something was changed:\n%s\n%s", before, after)
 	}
 	c.WantStatus(t, "GETATTR afterwards", wire3.NFSPROC3_GETATTR, &wire3.GETATTR3args{Object: nfscall.FH(root)}, wire3.NFS3_OK)
+}
+
+// A handle of an export that is not for this client, however it came by it: no
+// procedure takes it, as its first handle or its second.
+func TestHandlesOfOtherExports(t *testing.T) {
+	dir := t.TempDir()
+	mine, theirs := filepath.Join(dir, "mine"), filepath.Join(dir, "theirs")
+	for _, d := range []string{mine, theirs} {
+		nfscall.Must(t, os.Mkdir(d, 0o777))
+		nfscall.Must(t, os.WriteFile(filepath.Join(d, "x"), []byte("data"), 0o666))
+	}
+	const options = "(rw,no_root_squash,insecure,async)"
+	s := serveExports(t, dir, fmt.Sprintf("%s 127.0.0.1%s\n%s 127.0.0.2%[2]s\n", exports.Quote(mine), options, exports.Quote(theirs)))
+	c := s.client(t)
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	nc, err := dialer.Dial("tcp", s.addr)
+	nfscall.Must(t, err)
+	other := &nfscall.Client{Client: rpc.NewClient(nc), Cred: nfscall.Root()}
+	defer other.Close()
+
+	root, foreign := c.Mount(t, mine), other.Mount(t, theirs)
+	file, foreignFile := c.Lookup(t, root, "x"), other.Lookup(t, foreign, "x")
+	before := tree(t, dir)
+	for what, h := range map[string][]byte{"a directory": foreign, "a file": foreignFile} {
+		for name, call := range callsOn(h) {
+			r := c.Raw(t, call.proc, call.args)
+			if st := wire3.Nfsstat3(binary.BigEndian.Uint32(r)); st != wire3.NFS3ERR_STALE {
+				t.Errorf("%s with the handle of %s of another's export: %v, want STALE", name, what, st)
+			}
+			if len(bytes.Trim(r[4:], "\x00")) != 0 {
+				t.Errorf("%s with the handle of %s of another's export tells % x", name, what, r[4:])
+			}
+		}
+	}
+	// A second handle is compared with the first, before anyone asks whose it is.
+	for what, call := range map[string]struct {
+		proc uint32
+		args rpc.Encodable
+		want wire3.Nfsstat3
+	}{
+		"RENAME into": {wire3.NFSPROC3_RENAME, &wire3.RENAME3args{From: nfscall.Dirop(root, "x"), To: nfscall.Dirop(foreign, "y")}, wire3.NFS3ERR_XDEV},
+		"RENAME out":  {wire3.NFSPROC3_RENAME, &wire3.RENAME3args{From: nfscall.Dirop(foreign, "x"), To: nfscall.Dirop(root, "y")}, wire3.NFS3ERR_STALE},
+		"LINK into":   {wire3.NFSPROC3_LINK, &wire3.LINK3args{File: nfscall.FH(file), Link: nfscall.Dirop(foreign, "y")}, wire3.NFS3ERR_XDEV},
+		"LINK out of": {wire3.NFSPROC3_LINK, &wire3.LINK3args{File: nfscall.FH(foreignFile), Link: nfscall.Dirop(root, "y")}, wire3.NFS3ERR_STALE},
+	} {
+		c.WantStatus(t, what+" another's export", call.proc, call.args, call.want)
+	}
+	if after := tree(t, dir); after != before {
+		t.Errorf("something was changed:\n%s\n%s", before, after)
+	}
+	// They are good for whom they are.
+	other.WantStatus(t, "GETATTR by the other", wire3.NFSPROC3_GETATTR, &wire3.GETATTR3args{Object: nfscall.FH(foreignFile)}, wire3.NFS3_OK)
 }
 
 func TestBadNames(t *testing.T) {
