@@ -52,3 +52,50 @@ func TestMovedOut(t *testing.T) {
 		})
 	}
 }
+
+// Neither is there one from a mount below the export that has been moved to another place.
+func TestMountMovedOut(t *testing.T) {
+	d := ext4Dir(t, 32<<20)
+	exp, other := filepath.Join(d, "exp"), filepath.Join(d, "other")
+	ok(t, "private", unix.Mount("", d, "", unix.MS_PRIVATE, "")) // what is mounted on a shared one cannot be moved
+	for _, p := range []string{"a/mnt", "b/mnt"} {
+		ok(t, "mkdir", os.MkdirAll(filepath.Join(exp, p), 0o777))
+	}
+	ok(t, "mkdir", os.MkdirAll(filepath.Join(other, "mnt"), 0o777))
+	inner := ext4Dir(t, 16<<20)
+	ok(t, "bind", unix.Mount(inner, filepath.Join(exp, "a/mnt"), "", unix.MS_BIND, ""))
+	b := newBench(t, exp+" *(rw,no_root_squash,crossmnt)\n")
+	b.as(0, 0, func(u *user) {
+		root := u.mount(exp)
+		dirs := map[string][]byte{}
+		for _, n := range []string{"a", "b"} {
+			fh, _, err := u.lookup(root, n)
+			ok(t, "lookup", err)
+			dirs[n] = fh
+		}
+		mnt, _, err := u.lookup(dirs["a"], "mnt")
+		ok(t, "lookup", err)
+		up := func() ([]byte, error) {
+			fh, _, err := u.lookup(mnt, "..")
+			return fh, err
+		}
+		if fh, err := up(); err != nil || string(fh) != string(dirs["a"]) {
+			t.Errorf(".. of the mount: %v", err)
+		}
+		move := func(from, to string) {
+			t.Helper()
+			ok(t, "move", unix.Mount(from, to, "", unix.MS_MOVE, ""))
+		}
+		u.th.asServer()
+		move(filepath.Join(exp, "a/mnt"), filepath.Join(exp, "b/mnt"))
+		if fh, err := up(); err != nil || string(fh) != string(dirs["b"]) {
+			t.Errorf(".. of the mount where it was moved within the export: %v", err)
+		}
+		u.th.asServer()
+		move(filepath.Join(exp, "b/mnt"), filepath.Join(other, "mnt"))
+		_, err = up()
+		want(t, ".. of the mount that was moved out", err, unix.ENOENT)
+		u.th.asServer()
+		ok(t, "unmount", unix.Unmount(filepath.Join(other, "mnt"), unix.MNT_DETACH))
+	})
+}

@@ -238,8 +238,11 @@ func (v *View) cross(dir Node, name []byte) (Node, error) {
 			return Node{}, err
 		}
 	}
-	if c.m == tbl.root {
-		return v.in(c.m, dir.exp) // ".." out of a mount
+	if c.m == tbl.root { // ".." out of a mount
+		if err := v.within(c.m); err != nil {
+			return Node{}, err
+		}
+		return v.in(c.m, dir.exp)
 	}
 	if x := v.ns.table.Load().byPath[c.path]; x != nil && x != dir.exp {
 		opts, err := v.ns.match(x, v.c)
@@ -261,6 +264,29 @@ func (v *View) cross(dir Node, name []byte) (Node, error) {
 		return v.hidden(dir, name)
 	}
 	return v.in(c.m, dir.exp)
+}
+
+// within checks that the directory of th.fh, on the export's own mount, is in the export: what is mounted below it may have
+// been moved to another place. It is ENOENT if not. See wayOut.
+func (v *View) within(m *fsMount) error {
+	if !v.c.MayBlock {
+		return ErrWouldBlock
+	}
+	th := v.th
+	fh, mnt := th.fh, th.mntID
+	defer func() { th.fh, th.mntID = fh, mnt }()
+	return th.runAsServer(func() error {
+		under, err := m.below()
+		if err != nil {
+			return nil // no copy to look in: as the kernel's server, which does not look either
+		}
+		fd, e := th.openByHandle(under, unix.O_PATH)
+		if e != 0 {
+			return fail(e)
+		}
+		defer unix.Close(fd)
+		return fail(th.nameToHandle(fd, dotDot, 0))
+	})
 }
 
 // errNoCopy: the kernel makes no copy of the mount (which is said in the log when the export is opened).
