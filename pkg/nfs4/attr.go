@@ -138,6 +138,8 @@ func init() {
 			b := wire.NewBitmap4(w)
 			b.Encode(e)
 		}},
+		wire.FATTR4_MODE_SET_MASKED:  {minor: 1, set: setModeMasked},
+		wire.FATTR4_CLONE_BLKSIZE:    {minor: 2, need: needStat, get: func(s *attrSource, e *xdr.Encoder) { e.Uint32(s.stat.BlockSize) }},
 		wire.FATTR4_CHANGE_ATTR_TYPE: {minor: 2, get: constant(uint32(wire.NFS4_CHANGE_TYPE_IS_TIME_METADATA))},
 		wire.FATTR4_MODE_UMASK:       {minor: 2, set: setModeUmask},
 		wire.FATTR4_XATTR_SUPPORT:    {minor: 2, need: needXattr, get: func(s *attrSource, e *xdr.Encoder) { e.Bool(s.xattrs) }},

@@ -75,6 +75,17 @@ func setMode(a *attrSetter, d *xdr.Decoder) status {
 	return ok
 }
 
+// setModeMasked sets some bits of the mode (RFC 8881, 6.2.5).
+func setModeMasked(a *attrSetter, d *xdr.Decoder) status {
+	var m wire.ModeMasked4
+	m.Decode(d)
+	if a.s.SetMode || m.MmValueToSet&^0o7777 != 0 || m.MmMaskBits&^0o7777 != 0 {
+		return wire.NFS4ERR_INVAL
+	}
+	a.s.SetMode, a.s.Mode, a.s.KeepMode = true, m.MmValueToSet, ^m.MmMaskBits
+	return ok
+}
+
 // setModeUmask: RFC 8275, 4.
 func setModeUmask(a *attrSetter, d *xdr.Decoder) status {
 	mode, umask := d.Uint32(), d.Uint32()

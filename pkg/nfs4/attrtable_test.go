@@ -129,7 +129,9 @@ var attrChecks = map[int]attrCheck{
 	53: {0, "r", timeOf(func(f *statOf) unix.StatxTimestamp { return f.Mtime }), stamp},
 	54: {0, "w", nil, nil},
 	55: {0, "r", num(func(f *statOf) uint64 { return f.Ino }), nil},
+	74: {1, "wx", nil, nil},
 	75: {1, "r", nil, nil}, // of which below
+	77: {2, "r", num(func(f *statOf) uint64 { return uint64(f.fs.Bsize) }), u32},
 	79: {2, "r", is(int(wire.NFS4_CHANGE_TYPE_IS_TIME_METADATA)), u32},
 	81: {2, "wx", nil, nil},
 	82: {2, "r", is(true), flag},

@@ -135,6 +135,8 @@ type SetAttr struct {
 
 	SetUmask bool // CREATE and its kin, with SetMode: what Umask has is taken off Mode unless an inherited list decides (RFC 8275)
 	Umask    uint32
+
+	KeepMode uint32 // with SetMode: the bits of the mode that stay as they are (RFC 8881 6.2.5); zero in what is made
 }
 
 // Entry is a name that was looked up or made.
@@ -212,6 +214,7 @@ type ReaddirRes struct {
 type FSStat struct {
 	Tbytes, Fbytes, Abytes uint64
 	Tfiles, Ffiles, Afiles uint64
+	BlockSize              uint32 // of the file system, in bytes: what reflinks are aligned to
 	Invarsec               uint32
 	Attr                   Attr
 }

@@ -192,7 +192,7 @@ func modeOf(s *SetAttr) uint32 {
 	if !s.SetMode {
 		return 0
 	}
-	return s.Mode & 0o7777
+	return s.Mode &^ s.KeepMode & 0o7777
 }
 
 func (th *Thread) mknod(fd uintptr, mode uint32, dev uint64) unix.Errno {

@@ -27,6 +27,7 @@ func (v *View) Fsstat(n Node) (s FSStat, err error) {
 		unit = uint64(f.Bsize)
 	}
 	s.Tbytes, s.Fbytes, s.Abytes = f.Blocks*unit, f.Bfree*unit, f.Bavail*unit
+	s.BlockSize = uint32(f.Bsize)
 	s.Tfiles, s.Ffiles, s.Afiles = f.Files, f.Ffree, f.Ffree
 	v.attr(n, &s.Attr) //nolint:errcheck // optional
 	return s, nil

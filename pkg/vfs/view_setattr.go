@@ -96,7 +96,7 @@ func (v *View) set(n Node, s *SetAttr, a *Attr) error {
 	if s.SetGID {
 		gid = int(s.GID)
 	}
-	mode := s.Mode & 0o7777
+	mode := (s.Mode&^s.KeepMode | a.Mode&s.KeepMode) & 0o7777
 	if s.SetUID || s.SetGID {
 		if s.SetUID && s.UID == math.MaxUint32 || s.SetGID && s.GID == math.MaxUint32 {
 			return unix.EINVAL // chown would leave it as it is
