@@ -141,16 +141,25 @@ func noSuchCommand(c *cli.Context) error {
 // helpCommand is `sluice help COMMAND`, for those who look for help there.
 func helpCommand() *cli.Command {
 	return &cli.Command{
-		Name:      "help",
-		Usage:     "show the help of a command, as --help behind it does",
-		ArgsUsage: "[COMMAND...]",
+		Name:        "help",
+		Usage:       "show the help of a command, as --help behind it does",
+		ArgsUsage:   "[COMMAND...]",
+		Description: "Examples:\n   sluice help\n   sluice help exports check",
+		// The library takes --help behind a command of this name for the whole tool's.
+		Flags:           []cli.Flag{cli.HelpFlag},
+		HideHelp:        true,
+		SkipFlagParsing: true,
 		Action: func(c *cli.Context) error {
 			path := c.Args().Slice()
-			if slices.ContainsFunc(path, isHelp) {
-				path = nil
+			if slices.ContainsFunc(path, isHelp) || slices.Equal(path, []string{"help"}) {
+				cli.HelpPrinter(c.App.Writer, cli.CommandHelpTemplate, c.Command)
+				return nil
 			}
 			cmds := c.App.Commands
 			for _, name := range path {
+				if strings.HasPrefix(name, "-") {
+					return usagef(c, "no such flag: %s", name)
+				}
 				i := slices.IndexFunc(cmds, func(k *cli.Command) bool { return k.Name == name })
 				if i < 0 {
 					return usagef(c, "no such command: %s", strings.Join(path, " "))
