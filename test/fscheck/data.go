@@ -5,7 +5,6 @@
 package fscheck
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -75,7 +74,6 @@ func bigfile(r *run) error {
 	if err := Forget(f); err != nil {
 		return err
 	}
-	sum := sha256.New()
 	buf, want := alignedBuffer(block), make([]byte, block)
 	for off := int64(0); ; {
 		n, err := f.Read(buf)
@@ -92,10 +90,9 @@ func bigfile(r *run) error {
 		if err := differ("bigfile", buf[:n], want[:n], off); err != nil {
 			return err
 		}
-		sum.Write(buf[:n])
 		off += int64(n)
 	}
-	r.logf("bigfile %d bytes sha256 %x", size, sum.Sum(nil))
+	r.logf("bigfile %d bytes", size)
 	return nil
 }
 

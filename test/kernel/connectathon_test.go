@@ -19,13 +19,16 @@ import (
 
 func TestConnectathon(t *testing.T) {
 	suite := os.Getenv("SLUICE_CTHON")
-	for _, file := range []string{"runtests", "basic/test1", "general/stat", "special/op_unlk", "lock/tlock"} {
+	for _, file := range []string{"runtests", "basic/test1", "general/stat", "special/op_unlk", "lock/tlock64"} {
 		if _, err := os.Stat(filepath.Join(suite, file)); err != nil {
 			t.Fatalf("SLUICE_CTHON=%q does not name a built suite: %v", suite, err)
 		}
 	}
 	for _, version := range []string{"3", "4.0", "4.2"} {
-		t.Run("v"+version, func(t *testing.T) { connectathon(t, version, suite) })
+		t.Run("v"+version, func(t *testing.T) {
+			t.Parallel()
+			connectathon(t, version, suite)
+		})
 	}
 }
 

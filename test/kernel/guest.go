@@ -32,7 +32,7 @@ import (
 )
 
 const (
-	memory      = "1G"
+	memory      = "768M"
 	bootTimeout = 60 * time.Second
 	// caseTimeout is far above what any command takes; a hung mount ends here.
 	caseTimeout = 6 * time.Minute
