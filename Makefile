@@ -32,7 +32,7 @@ packages:
 test: packages
 	go run ./test/testsum $(STRICT) $(UNITS)
 	go run ./test/testsum $(STRICT) -race $(RACED)
-	go run ./test/testsum $(STRICT) -count 1 -p 1 -parallel 2 -timeout 40m $(END_TO_END)
+	go run ./test/testsum $(STRICT) -count 1 -p 1 -parallel 3 -timeout 40m $(END_TO_END)
 
 .PHONY: lint
 lint:
