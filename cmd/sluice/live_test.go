@@ -218,21 +218,25 @@ func TestModesServe(t *testing.T) {
 	}
 }
 
-// watch runs a command that goes on for ever until it has printed n lines,
-// calling meanwhile again and again, and ends it as Ctrl-C does. It is a process
-// of its own: the library of flags can't run two commands at once in one.
-func (l *live) watch(t *testing.T, n int, meanwhile func(), args ...string) []string {
+// lines is what watch waits for: so many lines.
+func lines(n int) func([]string) bool { return func(list []string) bool { return len(list) >= n } }
+
+// watch runs a command that goes on for ever until what it has printed is
+// enough, calling meanwhile again and again, and ends it as Ctrl-C does. It is a
+// process of its own: the library of flags can't run two commands at once in one.
+func (l *live) watch(t *testing.T, enough func([]string) bool, meanwhile func(), args ...string) []string {
 	t.Helper()
 	cmd := self(nil, append(args, "--admin", l.socket())...)
 	var stdout, stderr output
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	nfscall.Must(t, cmd.Start())
 	defer cmd.Process.Kill()
-	waitFor(t, fmt.Sprintf("%d lines of sluice %s", n, strings.Join(args, " ")), func() bool {
+	waitFor(t, "enough of sluice "+strings.Join(args, " "), func() bool {
 		if meanwhile != nil {
 			meanwhile()
 		}
-		return strings.Count(stdout.String(), "\n") >= n
+		list := strings.Split(stdout.String(), "\n")
+		return enough(list[:len(list)-1])
 	})
 	nfscall.Must(t, cmd.Process.Signal(os.Interrupt))
 	if err := cmd.Wait(); err != nil || stderr.String() != "" {
@@ -244,31 +248,36 @@ func (l *live) watch(t *testing.T, n int, meanwhile func(), args ...string) []st
 func TestStatsWatch(t *testing.T) {
 	l := newLive(t)
 	read := func() { l.read(t, 0, 4096) }
-	list := l.watch(t, 4, read, "stats", "--watch", "--interval", "100ms")
+	line := regexp.MustCompile(`^\d\d:\d\d:\d\d +(\d+) +\d+(?:\.\d)? [KM]?i?B +(\d+) +0 B +0$`)
+	busy := func(s string) bool { // on a loaded machine, not every 100 ms need see a call
+		m := line.FindStringSubmatch(s)
+		return m != nil && m[1] != "0" && m[2] != "0"
+	}
+	list := l.watch(t, func(list []string) bool { return len(list) >= 4 && slices.ContainsFunc(list, busy) },
+		read, "stats", "--watch", "--interval", "100ms")
 	if !regexp.MustCompile(`^time +calls/s +read/s +reads/s +written/s +writes/s$`).MatchString(list[0]) {
 		t.Errorf("heading %q", list[0])
 	}
-	busy := 0 // on a loaded machine, not every 100 ms need see a call
-	for _, line := range list[1:4] {
-		m := regexp.MustCompile(`^\d\d:\d\d:\d\d +(\d+) +\d+(?:\.\d)? [KM]?i?B +(\d+) +0 B +0$`).FindStringSubmatch(line)
-		if m == nil {
-			t.Errorf("line %q", line)
-		} else if m[1] != "0" && m[2] != "0" {
-			busy++
+	for _, s := range list[1:] {
+		if !line.MatchString(s) {
+			t.Errorf("line %q", s)
 		}
 	}
-	if busy == 0 {
-		t.Errorf("no calls in %q", list)
+
+	page := func(s string) (p admin.Stats) {
+		strictly(t, []byte(s), &p)
+		return p
 	}
-	var pages [4]admin.Stats
-	for i, line := range l.watch(t, len(pages), read, "stats", "--watch", "--json", "--interval", "100ms")[:len(pages)] {
-		strictly(t, []byte(line), &pages[i])
-		if i > 0 && pages[i].UptimeSeconds <= pages[i-1].UptimeSeconds {
-			t.Errorf("page %d is of %v, the one before of %v", i, pages[i].UptimeSeconds, pages[i-1].UptimeSeconds)
+	calls := func(s string) uint64 { return page(s).Read[0].Calls }
+	list = l.watch(t, func(list []string) bool { return len(list) >= 4 && calls(list[len(list)-1]) > calls(list[0]) },
+		read, "stats", "--watch", "--json", "--interval", "100ms")
+	for i, s := range list[1:] {
+		if now, before := page(s).UptimeSeconds, page(list[i]).UptimeSeconds; now <= before {
+			t.Errorf("page %d is of %v, the one before of %v", i+1, now, before)
 		}
 	}
-	if first, last := pages[0], pages[len(pages)-1]; last.Read[0].Calls <= first.Read[0].Calls || last.UptimeSeconds-first.UptimeSeconds < 0.2 {
-		t.Errorf("from %d calls at %v to %d at %v", first.Read[0].Calls, first.UptimeSeconds, last.Read[0].Calls, last.UptimeSeconds)
+	if d := page(list[3]).UptimeSeconds - page(list[0]).UptimeSeconds; d < 0.2 {
+		t.Errorf("four pages in %v s", d)
 	}
 }
 
@@ -287,7 +296,7 @@ func TestTrace(t *testing.T) {
 		}
 	}
 	const stamp = `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z `
-	one := l.watch(t, 24, read, "trace")
+	one := l.watch(t, lines(24), read, "trace")
 	start := slices.IndexFunc(one, func(s string) bool { return strings.Contains(s, " read_start ") })
 	if start < 0 {
 		t.Fatalf("no read_start in\n%s", strings.Join(one, "\n"))
@@ -310,7 +319,7 @@ func TestTrace(t *testing.T) {
 			t.Errorf("step %d of\n%s\nwant %s", i, strings.Join(steps, "\n"), want)
 		}
 	}
-	opened := l.watch(t, 2, read, "trace", "--event", "file_open")
+	opened := l.watch(t, lines(2), read, "trace", "--event", "file_open")
 	for _, s := range opened {
 		if !strings.Contains(s, " file_open ") {
 			t.Errorf("another event: %s", s)
