@@ -54,7 +54,7 @@ func TestSwappedLinks(t *testing.T) {
 			}
 		}
 		c := u.c
-		for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); {
+		for end := time.Now().Add(time.Minute); (mounted < 100 || walked < 100) && time.Now().Before(end); {
 			if h, _, err := b.ns.Mount(th, &c, filepath.Join(in, "a", "sub")); err == nil {
 				mounted++
 				inside("MOUNT", append([]byte(nil), h.Bytes()...))
