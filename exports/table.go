@@ -116,7 +116,8 @@ func openRemedy(err error) string {
 // dropInFiles lists the tables of a drop-in directory in reading order.
 func dropInFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	// Lstat's ENOTDIR is of what dir would be below, which is for the table's own error to tell.
+	if _, e := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) || errors.Is(e, syscall.ENOTDIR) {
 		return nil, nil
 	}
 	if err != nil {

@@ -376,17 +376,26 @@ func TestStartFailures(t *testing.T) {
 	t.Setenv("SLUICE_TEST_COPY", copied)
 	bad := filepath.Join(d.work, "bad.yaml")
 	nfscall.Must(t, os.WriteFile(bad, []byte("log-level: info\nread-mode: sideways\nlisten: 2049\n"), 0o644))
+	fifo, loop := filepath.Join(d.work, "fifo"), filepath.Join(d.work, "loop")
+	nfscall.Must(t, syscall.Mkfifo(fifo, 0o644))
+	nfscall.Must(t, os.Symlink("loop", loop))
+	const writeOnly = "/proc/sys/net/ipv4/route/flush" // for root, too
 	for name, c := range map[string]struct {
 		wrapper []string
 		args    []string
 		want    []string
 	}{
-		"port in use": {nil, []string{"--listen", running.addr}, []string{"sluice: port " + port + " is in use", "ss -ltnp 'sport = :" + port + "'", "--listen"}},
-		"admin":       {nil, []string{"--admin", running.socket()}, []string{"sluice: admin socket " + running.socket() + " belongs to a server that runs", "--admin"}},
-		"exports":     {nil, []string{"--exports", d.work + "/none"}, []string{"sluice: cannot read the exports: open " + d.work + "/none: no such file", "--exports"}},
-		"directory":   {nil, []string{"--exports", "", "--export", d.dir + "/none"}, []string{"sluice: none of the exports can be served\n" + d.dir + "/none: the directory does not exist: make it"}},
-		"state":       {nil, []string{"--state", readOnly + "/s"}, []string{"sluice: state directory", "read-only file system", "--state"}},
-		"config":      {nil, []string{"--config", bad}, []string{"sluice: config file " + bad + ": line 2: read-mode: unknown I/O mode \"sideways\"", "\nconfig file " + bad + ": line 3: listen is \"2049\""}},
+		"port in use":                  {nil, []string{"--listen", running.addr}, []string{"sluice: port " + port + " is in use", "ss -ltnp 'sport = :" + port + "'", "--listen"}},
+		"admin":                        {nil, []string{"--admin", running.socket()}, []string{"sluice: admin socket " + running.socket() + " belongs to a server that runs", "--admin"}},
+		"exports":                      {nil, []string{"--exports", d.work + "/none"}, []string{"sluice: cannot read the exports: open " + d.work + "/none: no such file", "create it", "--exports FILE"}},
+		"exports that are a directory": {nil, []string{"--exports", d.dir}, []string{"sluice: cannot read the exports: " + d.dir + " is a directory; name the file"}},
+		"exports in a FIFO":            {nil, []string{"--exports", fifo}, []string{"sluice: cannot read the exports: " + fifo + " is no regular file", "put the table into a file"}},
+		"exports behind a loop":        {nil, []string{"--exports", loop}, []string{"sluice: cannot read the exports: open " + loop + ": too many levels of symbolic links; check the path"}},
+		"exports below a file":         {nil, []string{"--exports", bad + "/exports"}, []string{"sluice: cannot read the exports: open " + bad + "/exports: not a directory; check the path"}},
+		"exports not to be read":       {nil, []string{"--exports", writeOnly}, []string{"sluice: cannot read the exports: open " + writeOnly + ": permission denied; make it readable for the server's user"}},
+		"directory":                    {nil, []string{"--exports", "", "--export", d.dir + "/none"}, []string{"sluice: none of the exports can be served\n" + d.dir + "/none: the directory does not exist: make it"}},
+		"state":                        {nil, []string{"--state", readOnly + "/s"}, []string{"sluice: state directory", "read-only file system", "--state"}},
+		"config":                       {nil, []string{"--config", bad}, []string{"sluice: config file " + bad + ": line 2: read-mode: unknown I/O mode \"sideways\"", "\nconfig file " + bad + ": line 3: listen is \"2049\""}},
 		"capabilities": {without("-setuid,-dac_read_search"), nil,
 			[]string{"sluice: missing CAP_DAC_READ_SEARCH, CAP_SETUID, needed to open files by their handles, act under the callers' user ids", "--cap-add"}},
 		"user": {append([]string{"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"}, "sh", "-c", `exec "$SLUICE_TEST_COPY" "$@"`), nil,
