@@ -5,6 +5,8 @@
 #   make lint                   gofmt, vet, staticcheck
 #   make connectathon CTHON=DIR run the built Connectathon suite in DIR (test/README.md)
 #   make conformance SUITE=DIR EXPORT=PATH [SERVER=HOST:PORT]   run the built pynfs in DIR against a server
+#   make conformance-single ...                                 likewise, the tests that are run one by one
+#   make fuzz [FUZZ=FuzzCompound ROOM=./pkg/nfs4 TIME=10m]      look for COMPOUNDs that do harm
 # SLUICE_REQUIRE_ALL=1 makes everything that would be skipped a failure.
 
 EXPORT  ?=
@@ -51,6 +53,14 @@ connectathon: packages
 conformance:
 	@[ -n "$(SUITE)" ] && [ -n "$(EXPORT)" ] || { echo "usage: make conformance SUITE=DIR [SERVER=HOST:PORT] EXPORT=PATH, see test/README.md"; exit 2; }
 	go run ./test/conformance -suite "$(SUITE)" -server "$(or $(SERVER),127.0.0.1:2049)" -export "$(EXPORT)" $(CONFORMANCE_FLAGS)
+
+.PHONY: conformance-single
+conformance-single:
+	@$(MAKE) --no-print-directory conformance CONFORMANCE_FLAGS="-single $(CONFORMANCE_FLAGS)"
+
+.PHONY: fuzz
+fuzz:
+	go test -run '^$$' -fuzz '^$(or $(FUZZ),FuzzCompound)$$' -fuzztime $(or $(TIME),10m) -parallel 1 $(or $(ROOM),./pkg/nfs4)
 
 bench: bench-packages
 .PHONY: bench-packages

@@ -77,6 +77,34 @@ func TestLists(t *testing.T) {
 	}
 }
 
+// Tests run alone have lists with the ones that pass, too, and may have more than one result.
+func TestSingles(t *testing.T) {
+	list, err := readSingles("single-4.0")
+	if err != nil || len(list) != 32 {
+		t.Errorf("4.0: %d tests, %v", len(list), err)
+	}
+	name := filepath.Join(t.TempDir(), "list")
+	for text, want := range map[string]string{"A1\n": ":1:", "A1 PASS\nA2 FAILURE\n": ":2:", "# nothing\n": "no tests"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readSingles(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	r := report{outcome: outcome{Others: map[string]string{}}}
+	failed := outcome{Others: map[string]string{"A": "FAILURE"}}
+	r.add(single{"A", []string{"PASS", "FAILURE"}}, failed)
+	r.add(single{"A", []string{"PASS"}}, failed)
+	r.add(single{"A", []string{"PASS", "FAILURE"}}, outcome{Passed: 1})
+	r.add(single{"A", []string{"FAILURE"}}, outcome{Passed: 1})
+	r.add(single{"A", []string{"PASS"}}, outcome{})
+	want := []string{"A: FAILURE, expected PASS", "A: PASS, expected FAILURE", "A: nothing, expected PASS"}
+	if r.Passed != 2 || !slices.Equal(r.Differences, want) {
+		t.Errorf("%d passed, %q", r.Passed, r.Differences)
+	}
+}
+
 // Progress is told whatever pieces the output comes in.
 func TestProgress(t *testing.T) {
 	var told strings.Builder
