@@ -37,7 +37,7 @@ import (
 const (
 	dialTimeout      = 5 * time.Second
 	busyDelay        = 250 * time.Millisecond // until a probe that found no goroutine is tried again, at first
-	maxBusyDelay     = 10 * time.Second
+	maxBusyDelay     = 2 * time.Second
 	maxCallbacks40   = 64         // callbacks at a time, each of which has a goroutine
 	maxKept40        = 512        // connections kept open for the next callback
 	maxCallbackReply = 32 << 10   // bytes; CB_GETATTR's is the longest and has a few hundred
