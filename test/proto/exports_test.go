@@ -12,6 +12,7 @@ import (
 	"sluice/exports"
 	"sluice/rpc"
 	"sluice/test/nfscall"
+	"sluice/xdr/mount3"
 	wire3 "sluice/xdr/nfs3"
 )
 
@@ -128,4 +129,39 @@ func TestMountsBelow(t *testing.T) {
 		t.Errorf("without crossmnt, read %q", data)
 	}
 	c.WantStatus(t, "GETATTR of a handle of the mount", wire3.NFSPROC3_GETATTR, &wire3.GETATTR3args{Object: nfscall.FH(file)}, wire3.NFS3ERR_STALE)
+}
+
+// mp=PATH: the export is there while something is mounted on that path, which
+// need not be the export's own.
+func TestMountPointElsewhere(t *testing.T) {
+	other := t.TempDir()
+	dir := t.TempDir()
+	i := serveTable(t, dir, fmt.Sprintf("%s *(rw,insecure,async,no_root_squash,mp=%s)\n", exports.Quote(dir), exports.Quote(other)))
+	c := i.client(t, nfscall.Root())
+	mnt := func(when string, want mount3.Mountstat3) {
+		t.Helper()
+		if res, err := c.Mnt(dir); err != nil || res.FhsStatus != want {
+			t.Errorf("MNT %s: %v, %v, want %v", when, res.FhsStatus, err, want)
+		}
+	}
+	mnt("before anything is mounted", mount3.MNT3ERR_NOENT)
+	nfscall.Must(t, unix.Mount("tmpfs", other, "tmpfs", 0, ""))
+	defer unix.Unmount(other, unix.MNT_DETACH)
+	mnt("with the mount", mount3.MNT3_OK)
+}
+
+// @netgroup, asked of getent, decides who may mount and with which options.
+func TestNetgroupOnTheWire(t *testing.T) {
+	bin, dir := t.TempDir(), t.TempDir()
+	script := "#!/bin/sh\n[ \"$*\" = 'netgroup trusted' ] && echo 'trusted (127.0.0.2,,)'\n"
+	nfscall.Must(t, os.WriteFile(bin+"/getent", []byte(script), 0o755))
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	i := serveTable(t, dir, fmt.Sprintf("%s @trusted(rw,insecure,async,no_root_squash)\n", exports.Quote(dir)))
+	member, stranger := dialFrom(t, i.addr, "127.0.0.2:0"), dialFrom(t, i.addr, "127.0.0.3:0")
+	root := member.Mount(t, dir)
+	member.Create(t, root, "f", 0o644)
+	if res, err := stranger.Mnt(dir); err != nil || res.FhsStatus != mount3.MNT3ERR_ACCES {
+		t.Errorf("MNT by a host outside the netgroup: %v, %v", res.FhsStatus, err)
+	}
+	stranger.WantStatus(t, "GETATTR by a host outside the netgroup", wire3.NFSPROC3_GETATTR, &wire3.GETATTR3args{Object: nfscall.FH(root)}, wire3.NFS3ERR_STALE)
 }
