@@ -57,26 +57,26 @@ func TestMount(t *testing.T) {
 
 	for _, x := range []struct {
 		path string
-		want []mount3.Mountstat3
+		want mount3.Mountstat3
 	}{
-		{pub, []mount3.Mountstat3{mount3.MNT3_OK}},
-		{pub + "/", []mount3.Mountstat3{mount3.MNT3_OK}},
-		{pub + "/below", []mount3.Mountstat3{mount3.MNT3_OK}},
-		{pub + "//below/../below/.", []mount3.Mountstat3{mount3.MNT3_OK}},
-		{pub + "/absent", []mount3.Mountstat3{mount3.MNT3ERR_NOENT}},
-		{pub + "/file", []mount3.Mountstat3{mount3.MNT3_OK, mount3.MNT3ERR_NOTDIR}}, // Linux mounts single files
-		{pub + "/file/x", []mount3.Mountstat3{mount3.MNT3ERR_NOTDIR}},
-		{filepath.Join(dir, "priv"), []mount3.Mountstat3{mount3.MNT3ERR_ACCES}},
-		{dir, []mount3.Mountstat3{mount3.MNT3ERR_NOENT, mount3.MNT3ERR_ACCES}},
-		{pub + "/../priv", []mount3.Mountstat3{mount3.MNT3ERR_ACCES}},
-		{"/nowhere", []mount3.Mountstat3{mount3.MNT3ERR_NOENT, mount3.MNT3ERR_ACCES}},
-		{"", []mount3.Mountstat3{mount3.MNT3ERR_NOENT, mount3.MNT3ERR_ACCES}},
-		{"relative", []mount3.Mountstat3{mount3.MNT3ERR_NOENT, mount3.MNT3ERR_ACCES}},
-		{pub + "\x00", []mount3.Mountstat3{mount3.MNT3ERR_INVAL}},
-		{pub + "/" + strings.Repeat("n", 300), []mount3.Mountstat3{mount3.MNT3ERR_NAMETOOLONG, mount3.MNT3ERR_NOENT}},
+		{pub, mount3.MNT3_OK},
+		{pub + "/", mount3.MNT3_OK},
+		{pub + "/below", mount3.MNT3_OK},
+		{pub + "//below/../below/.", mount3.MNT3_OK},
+		{pub + "/absent", mount3.MNT3ERR_NOENT},
+		{pub + "/file", mount3.MNT3_OK}, // Linux mounts single files
+		{pub + "/file/x", mount3.MNT3ERR_NOTDIR},
+		{filepath.Join(dir, "priv"), mount3.MNT3ERR_ACCES},
+		{dir, mount3.MNT3ERR_ACCES},
+		{pub + "/../priv", mount3.MNT3ERR_ACCES},
+		{"/nowhere", mount3.MNT3ERR_ACCES},
+		{"", mount3.MNT3ERR_ACCES}, // "/", as for mountd
+		{"relative", mount3.MNT3ERR_NOENT},
+		{pub + "\x00", mount3.MNT3ERR_INVAL},
+		{pub + "/" + strings.Repeat("n", 300), mount3.MNT3ERR_NAMETOOLONG},
 	} {
 		res, err := c.Mnt(x.path)
-		if err != nil || !slices.Contains(x.want, res.FhsStatus) {
+		if err != nil || res.FhsStatus != x.want {
 			t.Errorf("MNT %q: %v, %v; want %v", x.path, res.FhsStatus, err, x.want)
 		}
 		if res.FhsStatus == mount3.MNT3_OK {

@@ -24,6 +24,7 @@ import (
 	"sluice/pkg/trace"
 	"sluice/test/nfscall"
 	"sluice/test/testenv"
+	"sluice/xdr/mount3"
 	wire3 "sluice/xdr/nfs3"
 )
 
@@ -259,7 +260,7 @@ func TestWaitingForAMount(t *testing.T) {
 	writeExports(t, cfg, dir+" *(ro,insecure,mountpoint)\n")
 	s, _ := start(t, cfg)
 	c := nfscall.Dial(t, s.Addrs()[0], nfscall.Root())
-	if res, err := c.Mnt(dir); err != nil || res.FhsStatus == 0 {
+	if res, err := c.Mnt(dir); err != nil || res.FhsStatus != mount3.MNT3ERR_NOENT {
 		t.Errorf("MNT of a directory that isn't a mount point: %v, %v", res.FhsStatus, err)
 	}
 }

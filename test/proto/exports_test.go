@@ -44,7 +44,7 @@ func TestReload(t *testing.T) {
 
 	i.reload(t, "# nothing\n")
 	c.WantStatus(t, "GETATTR once withdrawn", wire3.NFSPROC3_GETATTR, &wire3.GETATTR3args{Object: nfscall.FH(file)}, wire3.NFS3ERR_STALE)
-	if res, err := c.Mnt(i.dir); err != nil || res.FhsStatus != 13 && res.FhsStatus != 2 {
+	if res, err := c.Mnt(i.dir); err != nil || res.FhsStatus != mount3.MNT3ERR_ACCES {
 		t.Errorf("MNT once withdrawn: %v, %v", res.FhsStatus, err)
 	}
 
