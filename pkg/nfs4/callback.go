@@ -58,8 +58,7 @@ type Callbacks struct {
 	conns  map[uint64]*rpc.Conn
 	paths  map[*state.Client]*path40
 	probes map[*state.Client]bool // under way; true: to be made again
-	busy40 int                    // callbacks to 4.0 clients under way, and of them those of each peer
-	peer40 map[string]int
+	turns  turns40
 }
 
 // NewCallbacks makes the callback client, for state.Config.
@@ -70,7 +69,7 @@ func NewCallbacks(log zerolog.Logger) *Callbacks {
 	}
 	return &Callbacks{
 		log: log, conns: map[uint64]*rpc.Conn{}, paths: map[*state.Client]*path40{},
-		probes: map[*state.Client]bool{}, peer40: map[string]int{},
+		probes: map[*state.Client]bool{}, turns: turns40{peers: map[string]*peer40{}},
 		cred: rpc.Cred{Flavor: rpc.FlavorSys, Machine: []byte(host)},
 	}
 }
@@ -98,7 +97,10 @@ func (b *Callbacks) Close() {
 	b.mu.Lock()
 	paths := b.paths
 	b.paths = map[*state.Client]*path40{}
-	clear(b.probes) // those that wait for their turn
+	clear(b.probes)
+	for _, p := range b.turns.peers { // what waits for its turn
+		p.calls, p.probes = nil, nil
+	}
 	b.mu.Unlock()
 	for _, p := range paths {
 		p.drop()
@@ -174,7 +176,7 @@ func (b *Callbacks) Probe(c *state.Client) {
 
 func (b *Callbacks) probe(c *state.Client) {
 	if c.Minor() == 0 {
-		b.probe40(c, busyDelay)
+		b.probe40(c)
 		return
 	}
 	b.probe41(c, probeDelay)

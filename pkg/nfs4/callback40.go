@@ -4,7 +4,7 @@
 // again when it broke. A callback has a goroutine, and there is a bound on
 // those: addresses are the clients' word, and may lead nowhere, so that each
 // may be held for as long as dialling and waiting take. Whoever has many of
-// them leaves room for others (enter40).
+// them leaves room for others (turns40), and the rest of his callbacks wait.
 //
 // That word is taken as Linux takes it (gen_callback in fs/nfsd/nfs4state.c):
 // the address need not be the one that the client calls from, since clients
@@ -36,8 +36,6 @@ import (
 
 const (
 	dialTimeout      = 5 * time.Second
-	busyDelay        = 250 * time.Millisecond // until a probe that found no goroutine is tried again, at first
-	maxBusyDelay     = 2 * time.Second
 	maxCallbacks40   = 64         // callbacks at a time, each of which has a goroutine
 	maxKept40        = 512        // connections kept open for the next callback
 	maxCallbackReply = 32 << 10   // bytes; CB_GETATTR's is the longest and has a few hundred
@@ -135,39 +133,84 @@ func universal(netid, s string) (a netip.AddrPort, valid bool) {
 	return a, err == nil && !ip.IsUnspecified() && !ip.IsMulticast() && a.Port() != 0
 }
 
-// enter40 takes one of the goroutines for callbacks. The clients of one peer have no more of them than are left free, so
-// that they never have all, and those of other peers find some.
-func (b *Callbacks) enter40(peer string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.peer40[peer] >= maxCallbacks40-b.busy40 {
-		return false
-	}
-	b.busy40++
-	b.peer40[peer]++
-	return true
+// turns40 shares the goroutines for callbacks out, under the lock of Callbacks. The clients of one peer have no more of
+// them than are left free, so that they never have all, and those of other peers find some.
+type turns40 struct {
+	busy  int
+	peers map[string]*peer40
 }
 
-func (b *Callbacks) leave40(peer string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.busy40--
-	if b.peer40[peer]--; b.peer40[peer] == 0 {
-		delete(b.peer40, peer)
+// peer40 is a peer whose callbacks are under way or wait. There are at most a probe of each client, and a recall and a
+// question for each delegation.
+type peer40 struct {
+	busy   int
+	calls  []func()
+	probes []func() // wait for calls: in those, somebody else waits
+}
+
+// next takes a callback whose turn it is; nil if there is none.
+func (t *turns40) next() (f func(), peer string) {
+	for name, p := range t.peers {
+		if p.busy >= maxCallbacks40-t.busy {
+			continue
+		}
+		switch {
+		case len(p.calls) > 0:
+			f, p.calls = p.calls[0], p.calls[1:]
+		case len(p.probes) > 0:
+			f, p.probes = p.probes[0], p.probes[1:]
+		default:
+			continue
+		}
+		p.busy++
+		t.busy++
+		return f, name
+	}
+	return nil, ""
+}
+
+// done gives a goroutine back.
+func (t *turns40) done(peer string) {
+	t.busy--
+	p := t.peers[peer]
+	if p.busy--; p.busy == 0 && len(p.calls) == 0 && len(p.probes) == 0 {
+		delete(t.peers, peer)
 	}
 }
 
-// background runs f on a goroutine, if there is one left for the client's peer. It reports whether it will run.
-func (b *Callbacks) background(c *state.Client, f func()) bool {
-	peer := c.Peer()
-	if !b.enter40(peer) {
-		return false
+// background runs f on a goroutine, when there is one for the client's peer.
+func (b *Callbacks) background(c *state.Client, probe bool, f func()) {
+	name := c.Peer()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.turns.peers[name]
+	if p == nil {
+		p = new(peer40)
+		b.turns.peers[name] = p
 	}
-	go func() {
-		defer b.leave40(peer)
-		f()
-	}()
-	return true
+	if probe {
+		p.probes = append(p.probes, f)
+	} else {
+		p.calls = append(p.calls, f)
+	}
+	b.start()
+}
+
+// start starts what has its turn. The lock is held.
+func (b *Callbacks) start() {
+	for {
+		f, peer := b.turns.next()
+		if f == nil {
+			return
+		}
+		go func() {
+			f()
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.turns.done(peer)
+			b.start()
+		}()
+	}
 }
 
 // path gives the way to a client; nil when the client is no more, since nobody would take it away again.
@@ -194,23 +237,12 @@ func (b *Callbacks) call40(c *state.Client, t state.CallbackTarget, proc uint32,
 	return p.call(t, proc, cred, args, res)
 }
 
-// probe40 makes a probe, later when there are too many callbacks under way: that says nothing of this client's path.
-func (b *Callbacks) probe40(c *state.Client, delay time.Duration) {
-	if b.background(c, func() { b.probed(c, b.call40(c, c.Callback(), wire.CB_NULL, nil, nil, nil) == nil) }) {
-		return
-	}
-	time.AfterFunc(delay, func() {
-		b.mu.Lock()
-		_, wanted := b.probes[c]
-		b.mu.Unlock()
-		if wanted { // the client has not gone
-			b.probe40(c, min(2*delay, maxBusyDelay))
-		}
-	})
+func (b *Callbacks) probe40(c *state.Client) {
+	b.background(c, true, func() { b.probed(c, b.call40(c, c.Callback(), wire.CB_NULL, nil, nil, nil) == nil) })
 }
 
 func (b *Callbacks) send40(c *state.Client, num wire.NfsCbOpnum4, args rpc.Encodable, done func(*xdr.Decoder, error)) {
-	sent := b.background(c, func() {
+	b.background(c, false, func() {
 		t := c.Callback()
 		r := cbReply{s: &cbScript{ident: t.Ident, num: num, args: args}}
 		err := b.call40(c, t, wire.CB_COMPOUND, &b.cred, r.s, &r)
@@ -219,7 +251,4 @@ func (b *Callbacks) send40(c *state.Client, num wire.NfsCbOpnum4, args rpc.Encod
 		}
 		done(&r.body, err)
 	})
-	if !sent {
-		done(nil, errBusy)
-	}
 }

@@ -3,7 +3,10 @@ package nfs4
 import (
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,7 +96,7 @@ func TestCallbacksLeadNowhere(t *testing.T) {
 		bad.confirm40("bad0", silent, 0x40000000)
 	}
 	s.cb.mu.Lock()
-	busy := s.cb.busy40
+	busy := s.cb.turns.busy
 	s.cb.mu.Unlock()
 	if busy > maxCallbacks40/2 {
 		t.Errorf("%d callbacks of one peer under way", busy)
@@ -114,7 +117,7 @@ func TestCallbacksLeadNowhere(t *testing.T) {
 	s.eventually("the end of all that", func() bool {
 		s.cb.mu.Lock()
 		defer s.cb.mu.Unlock()
-		return s.cb.busy40 == 0 && len(s.cb.peer40) == 0 && len(s.cb.paths) == 0 && len(s.cb.probes) == 0 && s.cb.kept.Load() == 0
+		return s.cb.turns.busy == 0 && len(s.cb.turns.peers) == 0 && len(s.cb.paths) == 0 && len(s.cb.probes) == 0 && s.cb.kept.Load() == 0
 	})
 }
 
@@ -200,4 +203,46 @@ func TestProbesInARow(t *testing.T) {
 	if len(s.cb.probes) != 0 {
 		t.Error("another probe is under way")
 	}
+}
+
+// Many clients of one host are all asked for their delegations, though only some at a time, and without the one that wants
+// the file coming again.
+func TestManyRecalls40(t *testing.T) {
+	s := startServer(t, delegations)
+	const clients = 100
+	var recalls atomic.Int32
+	addr := listen40(t, func(nc net.Conn) {
+		for range 2 { // the probe, the recall
+			if serveCallback(t, nc, ok, nil).num == wire.OP_CB_RECALL {
+				recalls.Add(1)
+			}
+		}
+	})
+	must(t, os.WriteFile(filepath.Join(s.dir, "f"), nil, 0o644))
+	c := s.conn()
+	for i := range clients {
+		id := c.confirm40(fmt.Sprint("c", i), addr, 0x40000000)
+		s.eventually("the probe", func() bool { return s.callbackState(id) == "up" })
+		var o wire.OPEN4res
+		r := c.compound(root(), op{wire.OP_OPEN, openArgs("owner", 1, id, "f", wire.OPEN4_SHARE_ACCESS_READ, 0, false)}, getfh())
+		skipTo(t, r, wire.OP_PUTROOTFH)
+		r.next(t, wire.OP_OPEN, ok, &o)
+		var g wire.GETFH4res
+		r.next(t, wire.OP_GETFH, ok, &g)
+		fh := append([]byte(nil), g.Resok4.Object...)
+		r = c.compound(putfh(fh), op{wire.OP_OPEN_CONFIRM, &wire.OPENCONFIRM4args{OpenStateid: o.Resok4.Stateid, Seqid: 2}},
+			root(), op{wire.OP_OPEN, openArgs("owner", 3, id, "f", wire.OPEN4_SHARE_ACCESS_READ, 0, false)})
+		skipTo(t, r, wire.OP_PUTFH)
+		r.next(t, wire.OP_OPEN_CONFIRM, ok, &wire.OPENCONFIRM4res{})
+		skipTo(t, r, wire.OP_PUTROOTFH)
+		r.next(t, wire.OP_OPEN, ok, &o)
+		if d := o.Resok4.Delegation.DelegationType; d != wire.OPEN_DELEGATE_READ {
+			t.Fatalf("client %d: delegation %v", i, d)
+		}
+	}
+	x := s.session(1, "writer")
+	r := x.compound(root(), op{wire.OP_OPEN, openArgs("o", 0, x.clientid, "f", wire.OPEN4_SHARE_ACCESS_WRITE, 0, false)})
+	skipTo(t, r, wire.OP_PUTROOTFH)
+	r.next(t, wire.OP_OPEN, wire.NFS4ERR_DELAY, nil)
+	s.eventually("all recalls", func() bool { return recalls.Load() == clients })
 }
