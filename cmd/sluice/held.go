@@ -189,7 +189,7 @@ func delegationsCommand() *cli.Command {
 
 func copiesCommand() *cli.Command {
 	return heldCommand("copies", "list the copies that the server makes for NFSv4 clients",
-		"A COPY of any size is answered at once and goes on in the background, a piece at\na time. Those that have ended are not in the list.",
+		"A COPY that its client lets go on after the answer is made in the background, a\npiece at a time. Those that have ended are not in the list.",
 		admin.PathCopies, "CLIENT\tCOPIED\tOF\tFROM\tTO",
 		func(w io.Writer, k *admin.Copy) {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", k.Client, bytesText(float64(k.Copied)), bytesText(float64(k.Bytes)), fileText(&k.Source), fileText(&k.Target))

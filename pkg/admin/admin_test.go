@@ -223,6 +223,26 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// An event does not wait for the next that is wanted, however many others come behind it.
+func TestEventBeforeUnwantedOnes(t *testing.T) {
+	f, c, _ := start(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil && !f.bus.Enabled() {
+			time.Sleep(time.Millisecond)
+		}
+		f.bus.Emit(trace.Event{Name: trace.ReadDirect})
+		for range 100 {
+			f.bus.Emit(trace.Event{Name: trace.ReadDone})
+		}
+	}()
+	got := errors.New("it came")
+	if err := c.Stream(ctx, PathEvents+"?event=read_direct", func([]byte) error { return got }); err != got {
+		t.Error(err)
+	}
+}
+
 func TestClientSaysWhatToDo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none.sock")
 	err := NewClient(path).Do(context.Background(), http.MethodGet, PathStatus, nil, nil)

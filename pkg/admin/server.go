@@ -367,12 +367,12 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		if !ok {
 			return
 		}
-		if len(want) > 1 && !want[ev.Name] || client.IsValid() && ev.Client.IsValid() && ev.Client != client {
-			continue
+		if (len(want) == 1 || want[ev.Name]) && (!client.IsValid() || !ev.Client.IsValid() || ev.Client == client) {
+			write(&ev)
 		}
-		write(&ev)
-		if sub.Pending() > 0 && out.Available() > 1024 {
-			continue // more is waiting: send them together
+		// More that is waiting is sent with it, unless it is not wanted either.
+		if out.Buffered() == 0 || sub.Pending() > 0 && out.Available() > 1024 {
+			continue
 		}
 		// A reader that stalls loses events first and its stream at last.
 		rc.SetWriteDeadline(time.Now().Add(requestTimeout))

@@ -53,10 +53,12 @@ options=
 [ $port = 2049 ] || options="-o port=$port"
 
 # The admin socket is where `sluice mode` looks for it, unless another server
-# has that place.
+# has that place. That one may have been started here too, and has a state directory.
 admin=
+state=$here/state
 if "$sluice" status >/dev/null 2>&1; then
 	admin="--admin build/run/admin.$port.sock"
+	state=$here/state.$port
 fi
 
 # exports(5) writes blanks, quotes, # and backslashes as octal numbers.
@@ -82,4 +84,4 @@ server=$$
 	END
 ) & )
 # shellcheck disable=SC2086 # two words or none
-exec "$sluice" serve --export "$escaped" --listen "127.0.0.1:$port" --state "$here/state" --rpcbind off $admin
+exec "$sluice" serve --export "$escaped" --listen "127.0.0.1:$port" --state "$state" --rpcbind off $admin
