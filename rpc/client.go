@@ -3,6 +3,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -75,10 +76,7 @@ func (c *Client) Call(prog, vers, proc uint32, cred *Cred, args Encodable, res D
 	if _, err := c.nc.Write(record); err != nil {
 		return fmt.Errorf("rpc: sending a call: %w", err)
 	}
-	limit := c.MaxReply
-	if limit == 0 {
-		limit = maxReply
-	}
+	limit := cmp.Or(c.MaxReply, maxReply)
 	for range maxStrays {
 		b, err := ReadRecord(c.nc, limit)
 		if err != nil {

@@ -30,7 +30,7 @@ func trailingFlags(c *cli.Context) ([]string, error) {
 		}
 		name, value, hasValue := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		if isHelp(arg) {
-			return nil, showHelp(c, strings.Fields(c.Command.HelpName)[1:])
+			return nil, showOwnHelp(c)
 		}
 		flag := findFlag(c.Command.Flags, name)
 		if flag == nil {
@@ -68,6 +68,11 @@ func showHelp(c *cli.Context, path []string) error {
 		return err
 	}
 	return errHelpShown
+}
+
+// showOwnHelp prints the help of the command that runs.
+func showOwnHelp(c *cli.Context) error {
+	return showHelp(c, strings.Fields(c.Command.HelpName)[1:])
 }
 
 func findFlag(flags []cli.Flag, name string) cli.Flag {

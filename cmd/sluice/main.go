@@ -174,7 +174,7 @@ func helpCommand() *cli.Command {
 // noArgs refuses arguments that a command would ignore.
 func noArgs(c *cli.Context) error {
 	if slices.ContainsFunc(c.Args().Slice(), isHelp) {
-		return showHelp(c, strings.Fields(c.Command.HelpName)[1:])
+		return showOwnHelp(c)
 	}
 	if c.Args().Present() {
 		return usagef(c, "unexpected argument %q", c.Args().First())

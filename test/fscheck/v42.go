@@ -85,9 +85,7 @@ func (r *run) write42(name string, seed uint64) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := make([]byte, wholeSize)
-	pattern(b, seed, 0)
-	if _, err := f.Write(b); err != nil {
+	if _, err := f.Write(whole(seed)); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
