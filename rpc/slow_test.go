@@ -175,6 +175,7 @@ func TestUnfinishedRecordsGiveWay(t *testing.T) {
 	p := ts.dial(t)
 	go p.Write(withOpaque(1, procSink, data))
 	eventually(t, "it waits", func() bool { return ts.pool.waiting.Load() >= 2 })
+	eventually(t, "all are accepted", func() bool { return ts.Stats().Conns == len(hogs)+1 })
 	ts.sweep(ts.Now()) // too soon
 	if n := ts.Stats().Conns; n != len(hogs)+1 {
 		t.Fatalf("%d connections, want %d", n, len(hogs)+1)
