@@ -92,7 +92,7 @@ func (e *Engine) Stats() Stats {
 		DirectBuffers:  e.direct.stats(),
 		Pipes:          e.pipes.stats(),
 	}
-	for m := Buffered; m < modes; m++ {
+	for m := Buffered; m < Auto; m++ {
 		s.Read[m.String()] = c.read[m].stats()
 		s.Write[m.String()] = c.write[m].stats()
 	}

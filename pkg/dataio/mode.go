@@ -13,16 +13,18 @@ import (
 // Mode is how a READ or WRITE uses the page cache.
 type Mode uint8
 
-// The modes. Default means: what is set one level up.
+// The modes. Default means: what is set one level up. Auto takes one of the
+// three others for each call (auto.go), so no call is ever counted under it.
 const (
 	Default Mode = iota
 	Buffered
 	DontCache
 	Direct
+	Auto
 	modes
 )
 
-var modeNames = [modes]string{"default", "buffered", "dontcache", "direct"}
+var modeNames = [modes]string{"default", "buffered", "dontcache", "direct", "auto"}
 
 // String returns the mode's name.
 func (m Mode) String() string {
@@ -32,7 +34,7 @@ func (m Mode) String() string {
 	return fmt.Sprintf("Mode(%d)", uint8(m))
 }
 
-// ParseMode accepts the names and, for the three real modes, the numbers that the Linux kernel's nfsd uses:
+// ParseMode accepts the names and, for the three fixed modes, the numbers that the Linux kernel's nfsd uses:
 // 0 buffered, 1 dontcache, 2 direct.
 func ParseMode(s string) (Mode, error) {
 	switch s {
@@ -44,8 +46,10 @@ func ParseMode(s string) (Mode, error) {
 		return DontCache, nil
 	case "direct", "2":
 		return Direct, nil
+	case "auto":
+		return Auto, nil
 	}
-	return Default, fmt.Errorf("unknown I/O mode %q: use buffered (0), dontcache (1) or direct (2)", s)
+	return Default, fmt.Errorf("unknown I/O mode %q: use buffered (0), dontcache (1), direct (2) or auto", s)
 }
 
 // Override is one export's setting. An export holds on to its Override; the modes in it are Default while nothing is set.

@@ -223,7 +223,7 @@ func TestWhoServes(t *testing.T) {
 						t.Errorf("served %v, want %v", res.Used, row.used)
 					}
 					st := r.e.Stats()
-					for m := Buffered; m < modes; m++ {
+					for m := Buffered; m < Auto; m++ {
 						ms := st.Read[m.String()]
 						if want := row.fallbacks[m]; len(ms.Fallbacks) != b2i(want != "") || want != "" && ms.Fallbacks[want] != 1 {
 							t.Errorf("fallbacks of %v: %v, want %q", m, ms.Fallbacks, want)

@@ -493,12 +493,12 @@ func TestWriteDoesNotAllocate(t *testing.T) {
 }
 
 func TestModes(t *testing.T) {
-	for s, want := range map[string]Mode{"default": Default, "buffered": Buffered, "0": Buffered, "dontcache": DontCache, "1": DontCache, "direct": Direct, "2": Direct} {
+	for s, want := range map[string]Mode{"default": Default, "buffered": Buffered, "0": Buffered, "dontcache": DontCache, "1": DontCache, "direct": Direct, "2": Direct, "auto": Auto} {
 		if m, err := ParseMode(s); m != want || err != nil {
 			t.Errorf("%s: %v, %v", s, m, err)
 		}
 	}
-	for _, s := range []string{"", "3", "Direct", "auto"} {
+	for _, s := range []string{"", "3", "Direct", "Auto"} {
 		if _, err := ParseMode(s); err == nil || !strings.Contains(err.Error(), "dontcache") {
 			t.Errorf("%q: %v", s, err)
 		}
