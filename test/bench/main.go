@@ -11,8 +11,8 @@
 //
 // Files: main.go (command line, namespaces), servers.go (starting the servers,
 // running nfsload), rows.go (the table of ratio rows and how one is measured),
-// rows41.go (those of NFSv4.1), special.go (the other rows), cgroup.go, machine.go
-// (what it ran on), report.go (text, markdown, JSON). load/ is the load generator, nfsload/ its command,
+// rows41.go (those of NFSv4.1), special.go (the other rows), machine.go (what it ran on),
+// report.go (text, markdown, JSON). load/ is the load generator, nfsload/ its command,
 // slowfs/ a FUSE file system whose reads take their time.
 package main
 
@@ -31,6 +31,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sluice/test/measure"
 )
 
 //go:embed packages.txt
@@ -107,34 +109,13 @@ func pick(names string) ([]row, error) {
 	return picked, nil
 }
 
-// missingPackages says what is not installed.
-func missingPackages() []string {
-	var missing []string
-	for line := range strings.Lines(packages) {
-		f := strings.Fields(line)
-		if len(f) < 2 || f[0] == "#" {
-			continue
-		}
-		var err error
-		if filepath.IsAbs(f[1]) {
-			_, err = os.Stat(f[1])
-		} else {
-			_, err = exec.LookPath(f[1])
-		}
-		if err != nil {
-			missing = append(missing, f[0])
-		}
-	}
-	return missing
-}
-
 // outside makes the working directory and the namespaces, waits, and cleans up.
 func outside(o *options) error {
 	if os.Geteuid() != 0 {
 		return errors.New("needs root, for namespaces and for serving other users' files")
 	}
 	os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin")
-	if m := missingPackages(); len(m) > 0 {
+	if m := measure.MissingPackages(packages); len(m) > 0 {
 		return fmt.Errorf("not installed: %s; as root: apt-get install --no-install-recommends %[1]s", strings.Join(m, " "))
 	}
 	if err := raiseDescriptorLimit(idleConns + 1000); err != nil {
@@ -181,8 +162,7 @@ func outside(o *options) error {
 			err = fmt.Errorf("measuring: %w", err)
 		}
 	}
-	removeCgroup(filepath.Base(work))
-	return err
+	return errors.Join(err, measure.RemoveCgroup(filepath.Base(work)))
 }
 
 // raiseDescriptorLimit lets this process's children, servers and clients, open

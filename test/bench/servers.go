@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/test/bench/load"
+	"sluice/test/measure"
 )
 
 // server is one running process.
@@ -205,7 +206,7 @@ EXPORT { Export_Id = 1; Path = %s; Pseudo = /export; Access_Type = RW; Protocols
 type sluiceOptions struct {
 	readMode string // "" for buffered
 	exports  string // more lines for the exports file
-	cgroup   *cgroup
+	cgroup   *measure.Cgroup
 }
 
 func (b *bench) startSluice(o sluiceOptions) (*server, error) {
@@ -225,7 +226,7 @@ func (b *bench) startSluice(o sluiceOptions) (*server, error) {
 		"--admin", fmt.Sprintf("/run/sluice-%d.sock", s.port), "--state", at(".state"),
 		"--read-mode", o.readMode, "--rpcbind", "off", "--log-format", "json"}
 	if o.cgroup != nil {
-		argv = o.cgroup.command(argv)
+		argv = o.cgroup.Command(argv)
 	}
 	if err := b.launch(s, argv...); err != nil {
 		return nil, err

@@ -15,12 +15,10 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"sluice/test/bench/load"
 	"sluice/test/bench/slowfs"
+	"sluice/test/measure"
 )
 
 // syncCalls are the system calls that put a name on stable storage.
@@ -211,14 +209,14 @@ func (b *bench) direct(r row) []outcome {
 		return failed(r, err)
 	}
 	defer os.Remove(cold)
-	if err := evict(cold); err != nil {
+	if err := measure.Evict(cold); err != nil {
 		return failed(r, err)
 	}
-	cg, err := newCgroup(filepath.Base(b.work), limit)
+	cg, err := measure.NewCgroup(filepath.Base(b.work), limit)
 	if err != nil {
 		return failed(r, err)
 	}
-	defer cg.remove()
+	defer cg.Remove()
 	s, err := b.startSluice(sluiceOptions{readMode: "direct", cgroup: cg})
 	if err != nil {
 		return failed(r, err)
@@ -275,8 +273,8 @@ func peakCache(rounds []directRound) int64 {
 func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
 // directOnce measures one round of direct READs and watches the page cache.
-func (b *bench) directOnce(s *server, cg *cgroup, cold string, x *directRound) (err error) {
-	if x.CacheStart, err = cg.pageCache(); err != nil {
+func (b *bench) directOnce(s *server, cg *measure.Cgroup, cold string, x *directRound) (err error) {
+	if x.CacheStart, err = cg.PageCache(); err != nil {
 		return err
 	}
 	x.CachePeak = x.CacheStart
@@ -284,7 +282,7 @@ func (b *bench) directOnce(s *server, cg *cgroup, cold string, x *directRound) (
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
-			if n, err := cg.pageCache(); err == nil {
+			if n, err := cg.PageCache(); err == nil {
 				x.CachePeak = max(x.CachePeak, n)
 			}
 			select {
@@ -300,13 +298,13 @@ func (b *bench) directOnce(s *server, cg *cgroup, cold string, x *directRound) (
 	if err != nil {
 		return err
 	}
-	x.Resident, err = cachedBytes(cold)
+	x.Resident, err = measure.Cached(cold)
 	return err
 }
 
 // fio returns the MB/s of sequential O_DIRECT reads of 1 MiB, 8 in flight.
-func (b *bench) fio(cg *cgroup, file string) (float64, error) {
-	argv := cg.command([]string{"fio", "--name=direct", "--readonly", "--filename=" + file, "--rw=read", "--bs=1M", "--direct=1",
+func (b *bench) fio(cg *measure.Cgroup, file string) (float64, error) {
+	argv := cg.Command([]string{"fio", "--name=direct", "--readonly", "--filename=" + file, "--rw=read", "--bs=1M", "--direct=1",
 		"--ioengine=libaio", "--iodepth=8", fmt.Sprintf("--runtime=%dms", int(b.o.secs*1e3)), "--time_based", "--output-format=json"})
 	out, err := exec.Command(argv[0], argv[1:]...).Output()
 	if err != nil {
@@ -326,32 +324,6 @@ func (b *bench) fio(cg *cgroup, file string) (float64, error) {
 		return 0, fmt.Errorf("fio: nothing read: %s", out)
 	}
 	return r.Jobs[0].Read.BytesPerSec / 1e6, nil
-}
-
-// evict drops a file's clean pages from the page cache.
-func evict(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
-}
-
-// cachedBytes returns how much of a file is in the page cache: cachestat(2).
-func cachedBytes(path string) (int64, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	span := [2]uint64{} // the whole file
-	var stat struct{ cache, dirty, writeback, evicted, recentlyEvicted uint64 }
-	_, _, e := unix.Syscall6(unix.SYS_CACHESTAT, f.Fd(), uintptr(unsafe.Pointer(&span)), uintptr(unsafe.Pointer(&stat)), 0, 0, 0)
-	if e != 0 {
-		return 0, fmt.Errorf("cachestat: %w", e)
-	}
-	return int64(stat.cache) * int64(os.Getpagesize()), nil
 }
 
 // idleConns is how many connections the row idle opens.

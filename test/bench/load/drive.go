@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"sluice/test/measure"
 )
 
 const (
@@ -96,18 +98,18 @@ func Run(c Config) (Result, error) {
 		if err != nil {
 			return Result{}, err
 		}
-		r, err := measure(&c, t)
+		r, err := runLoop(&c, t)
 		return r, errors.Join(err, t.v41.end())
 	}
 	t, err := find(&c, c.Export, c.Dir, file, c.Op == "write")
 	if err != nil {
 		return Result{}, err
 	}
-	return measure(&c, t)
+	return runLoop(&c, t)
 }
 
-// measure runs the loop, and the checks before and after it.
-func measure(c *Config, t target) (Result, error) {
+// runLoop runs the loop, and the checks before and after it.
+func runLoop(c *Config, t target) (Result, error) {
 	d, err := newDriver(c, t)
 	if err != nil {
 		return Result{}, err
@@ -520,7 +522,7 @@ func (d *driver) run() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	own0 := ownCPU()
+	own0 := measure.OwnCPU()
 	d.base = time.Now()
 	limit := int64(c.Duration)
 	for i := range d.conns {
@@ -554,7 +556,7 @@ func (d *driver) run() (Result, error) {
 		}
 	}
 	r := d.result(now)
-	r.ClientCPU = ownCPU() - own0
+	r.ClientCPU = measure.OwnCPU().Sub(own0).Total()
 	cpu1, err := serverCPU(c.ServerPID)
 	if err != nil {
 		return Result{}, err
@@ -567,5 +569,6 @@ func serverCPU(pid int) (float64, error) {
 	if pid == 0 {
 		return 0, nil
 	}
-	return CPUSeconds(pid)
+	cpu, err := measure.ProcessCPU(pid)
+	return cpu.Total(), err
 }

@@ -64,7 +64,7 @@ func TestSessionFailures(t *testing.T) {
 			f.v41.mu.Lock()
 			f.status = map[uint32]uint32{1000 + num: 13}
 			f.v41.mu.Unlock()
-			r, err := measure(&c, x)
+			r, err := runLoop(&c, x)
 			if err != nil {
 				t.Fatal(err)
 			}
