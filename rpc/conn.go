@@ -157,7 +157,7 @@ func (c *Conn) mayRead() bool {
 	if c.eof && c.held.buf == nil || c.draining || c.waiting {
 		return false
 	}
-	limit, calls := c.srv.queueLimit(), c.srv.cfg.MaxInFlight
+	limit, calls := c.srv.queueLimit(), int(c.srv.limits.inFlight.Load())
 	if c.flow.Load() == flowChoked {
 		if c.queued > limit/2 {
 			return false

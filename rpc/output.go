@@ -195,7 +195,7 @@ func (c *Conn) transmit(w *sender, e *xdr.Encoder) (queued int) {
 	c.unlock()
 	w.clear()
 	if queued > 0 {
-		c.srv.shed(c.srv.cfg.MaxQueuedTotal)
+		c.srv.shed(c.srv.limits.queuedTotal.Load())
 	}
 	return queued
 }
@@ -301,10 +301,10 @@ func (c *Conn) own(s segment) segment {
 // still be read. When half of all that may be queued is, a connection must
 // take all its replies before it gets more.
 func (s *Server) queueLimit() int {
-	if s.queued.Load() > s.cfg.MaxQueuedTotal/2 {
+	if s.queued.Load() > s.limits.queuedTotal.Load()/2 {
 		return 0
 	}
-	return s.cfg.MaxQueuedPerConn
+	return int(s.limits.queued.Load())
 }
 
 // shed closes the connections that have stalled longest while more than limit

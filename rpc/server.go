@@ -39,6 +39,7 @@ type Server struct {
 	mon       monitor
 	threads   sync.WaitGroup // service threads and the monitor
 
+	limits   limits
 	queued   atomic.Int64 // bytes of replies queued
 	shedding sync.Mutex
 
@@ -67,6 +68,7 @@ type totals struct{ calls, in, out uint64 }
 // returns from a system call would wait for one, with a connection in hand, and
 // threads that sleep in the kernel keep theirs for a while.
 func NewServer(cfg Config) (*Server, error) {
+	fixedShare := cfg.SlowPerConn != 0
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
@@ -82,6 +84,10 @@ func NewServer(cfg Config) (*Server, error) {
 	s.pool.poison = cfg.poison
 	s.table = newTable(cfg.MaxConns)
 	s.slow = newSlowPool(s)
+	s.slow.fixedShare = fixedShare
+	s.limits.inFlight.Store(int64(cfg.MaxInFlight))
+	s.limits.queued.Store(int64(cfg.MaxQueuedPerConn))
+	s.limits.queuedTotal.Store(cfg.MaxQueuedTotal)
 	for i := range s.caches {
 		s.caches[i] = newReplyCache(cfg.CacheEntries, int64(cfg.CacheAge))
 	}

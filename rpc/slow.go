@@ -33,12 +33,16 @@ type slowPool struct {
 	mu      sync.Mutex // before a connection's lock, never after it
 	q       lanes
 	threads int
+	most    int // how many there may be
+	perConn int // how many one connection may have
 	coming  int // threads that were woken or started and have not looked yet
 	stopped bool
+
+	fixedShare bool // perConn does not follow most
 }
 
 func newSlowPool(s *Server) *slowPool {
-	return &slowPool{srv: s, q: lanes{of: make(map[*Conn]*lane)}}
+	return &slowPool{srv: s, q: lanes{of: make(map[*Conn]*lane)}, most: s.cfg.SlowThreads, perConn: s.cfg.SlowPerConn}
 }
 
 // submit takes over the call p of connection c, which the calling thread reads.
@@ -47,7 +51,7 @@ func newSlowPool(s *Server) *slowPool {
 func (s *slowPool) submit(c *Conn, p *incoming, arrived int64) bool {
 	c.mu.Lock()
 	first := c.inflight == 0
-	if c.inflight >= s.srv.cfg.MaxInFlight || c.flow.Load() == flowChoked {
+	if c.inflight >= int(s.srv.limits.inFlight.Load()) || c.flow.Load() == flowChoked {
 		c.stalled = true // rearm sees to the rest
 		c.mu.Unlock()
 		return false
@@ -96,8 +100,8 @@ func (s *slowPool) submit(c *Conn, p *incoming, arrived int64) bool {
 
 // pick is lanes.pick with the share that a connection may have now.
 func (s *slowPool) pick() (*lane, int) {
-	free := max(s.srv.cfg.SlowThreads-s.q.running, 1)
-	return s.q.pick(min(free, s.srv.cfg.SlowPerConn))
+	free := max(s.most-s.q.running, 1)
+	return s.q.pick(min(free, s.perConn))
 }
 
 // muster finds a thread for a call that may run now: it wakes one, or reports
@@ -113,7 +117,7 @@ func (s *slowPool) muster() (start bool) {
 		s.coming++
 		return false
 	}
-	if s.threads < s.srv.cfg.SlowThreads && !s.stopped {
+	if s.threads < s.most && !s.stopped {
 		s.threads++
 		s.coming++
 		return true
@@ -186,7 +190,7 @@ func (s *slowPool) thread() {
 // longer counted.
 func (s *slowPool) next(bed *sleeper, doomed bool) (l *lane, sc *slowCall) {
 	s.mu.Lock()
-	for !doomed {
+	for !doomed && s.threads <= s.most {
 		var at int
 		if l, at = s.pick(); l != nil {
 			sc = s.q.take(l, at)
