@@ -35,6 +35,7 @@ type slot struct {
 	kind kind
 	sent int64
 	off  uint64 // in the file
+	size int    // bytes asked for or sent
 	seq  uint32 // sequence id of the last call in a session's slot of the same number
 }
 
@@ -59,7 +60,7 @@ type conn struct {
 // driver is one run of the loop. Only its thread touches it.
 type driver struct {
 	c     *Config
-	tmpl  []template // callers take turns innermost: tmpl[i*len(UIDs)+u]
+	tmpl  []template // they take turns, callers innermost: tmpl[i*len(UIDs)+u]
 	turn  int
 	conns []conn
 	ep    int
@@ -149,11 +150,15 @@ func newDriver(c *Config, t target) (*driver, error) {
 		ops = mixedOps
 	}
 	for _, op := range ops {
-		for _, uid := range c.UIDs {
-			if t.v41 != nil {
-				d.tmpl = append(d.tmpl, newTemplate41(c, op, uid, t))
-			} else {
-				d.tmpl = append(d.tmpl, newTemplate(c, op, uid, t, run))
+		for _, size := range mixSizes(c) {
+			one := *c
+			one.Size = size
+			for _, uid := range c.UIDs {
+				if t.v41 != nil {
+					d.tmpl = append(d.tmpl, newTemplate41(&one, op, uid, t))
+				} else {
+					d.tmpl = append(d.tmpl, newTemplate(&one, op, uid, t, run))
+				}
 			}
 		}
 	}
@@ -196,6 +201,22 @@ func newDriver(c *Config, t target) (*driver, error) {
 	return d, nil
 }
 
+// mixSizes returns the sizes of one turn of the templates: with c.Sizes each
+// as often as makes it move c.Size bytes, in an order that is the same each time.
+func mixSizes(c *Config) []int {
+	if len(c.Sizes) == 0 {
+		return []int{c.Size}
+	}
+	var mix []int
+	for _, s := range c.Sizes {
+		for range c.Size / s {
+			mix = append(mix, s)
+		}
+	}
+	rand.New(rand.NewPCG(3, 4)).Shuffle(len(mix), func(i, k int) { mix[i], mix[k] = mix[k], mix[i] })
+	return mix
+}
+
 func (d *driver) close() {
 	for i := range d.conns {
 		if d.conns[i].fd >= 0 {
@@ -220,7 +241,7 @@ func (d *driver) issue(cn *conn, now int64) {
 	}
 	d.xid++
 	xid := d.xid*MaxDepth | i
-	cn.slots[i] = slot{xid: xid, busy: true, kind: t.kind, sent: now, seq: cn.slots[i].seq + 1}
+	cn.slots[i] = slot{xid: xid, busy: true, kind: t.kind, size: t.size, sent: now, seq: cn.slots[i].seq + 1}
 
 	at := len(d.out)
 	d.out = append(d.out, t.b...)
@@ -431,9 +452,9 @@ func (d *driver) reply(cn *conn, r []byte, now int64) error {
 func (d *driver) verdict(cn *conn, r []byte, i uint32) (int, error) {
 	s := &cn.slots[i]
 	if d.c.V41 {
-		return verdict41(r, s.kind, d.c.Size, &cn.sess, i, s.seq)
+		return verdict41(r, s.kind, s.size, &cn.sess, i, s.seq)
 	}
-	return verdict(r, s.kind, d.c.Size)
+	return verdict(r, s.kind, s.size)
 }
 
 func (d *driver) receiveBulk(cn *conn) error {
@@ -566,9 +587,12 @@ func (d *driver) run() (Result, error) {
 }
 
 func serverCPU(pid int) (float64, error) {
-	if pid == 0 {
+	switch pid {
+	case 0:
 		return 0, nil
+	case WholeMachine:
+		all, err := measure.SystemCPU()
+		return all.Busy, err
 	}
-	cpu, err := measure.ProcessCPU(pid)
-	return cpu.Total(), err
+	return measure.ProcessTime(pid)
 }

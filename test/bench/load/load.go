@@ -36,6 +36,7 @@ type Config struct {
 	V41    bool     // NFSv4.1 in sessions instead of NFSv3
 	Op     string   // one of Ops, with V41 one of Ops41
 	Size   int      // bytes per READ or WRITE, at most MaxSize
+	Sizes  []int    // READ only: sizes, none over Size, mixed so that each moves as many bytes
 	Conns  int      // connections
 	Depth  int      // calls in flight on each connection, at most MaxDepth
 	Random bool     // random block order instead of sequential
@@ -45,7 +46,7 @@ type Config struct {
 	Count    uint64        // calls to complete, 0 for no such limit
 	Verify   bool          // compare some READ and WRITE data with the pattern
 
-	ServerPID int  // process to account CPU and memory to, 0 for none
+	ServerPID int  // process to account CPU and memory to, 0 for none; WholeMachine for CPU alone
 	Reserved  bool // bind to a source port below 1024 (needs root)
 	// Dedicated says that nothing else in this process needs the processor
 	// while the loop runs, and that the collector is off: the loop then waits
@@ -57,6 +58,10 @@ type Config struct {
 	SlowFile   string // that file
 	SlowDepth  int    // slow READs in flight
 }
+
+// WholeMachine as ServerPID stands for all that the machine does, the client
+// included: for a server in the kernel, whose work is no process's own.
+const WholeMachine = -1
 
 // Limits of a Config.
 const (
@@ -116,6 +121,11 @@ func (c *Config) check() error {
 	}
 	if c.Size < 1 || c.Size > MaxSize {
 		return fmt.Errorf("size: %d, want 1 to %d", c.Size, MaxSize)
+	}
+	for _, s := range c.Sizes {
+		if s < 1 || s > c.Size || c.Op != "read" {
+			return fmt.Errorf("sizes: %d of a %s, want 1 to %d, of READs", s, c.Op, c.Size)
+		}
 	}
 	if c.Duration <= 0 {
 		return fmt.Errorf("duration: %v, want more than 0", c.Duration)

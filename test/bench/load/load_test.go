@@ -264,3 +264,29 @@ func TestLoopDoesNotAllocate(t *testing.T) {
 		}
 	}
 }
+
+// TestMixedSizes: each size moves as many bytes, and replies are held to the
+// size of their own call.
+func TestMixedSizes(t *testing.T) {
+	c := startFake(t, &fake{})
+	c.Size, c.Sizes = 64<<10, []int{4096, 16 << 10, 64 << 10}
+	mix := mixSizes(&c)
+	moved := make(map[int]int)
+	for _, s := range mix {
+		moved[s] += s
+	}
+	for _, s := range c.Sizes {
+		if moved[s] != c.Size {
+			t.Errorf("%d bytes in pieces of %d, want %d", moved[s], s, c.Size)
+		}
+	}
+	c.Conns, c.Depth, c.Count = 1, 1, uint64(2*len(mix))
+	r := run(t, c, "read")
+	if want := uint64(2 * 3 * c.Size); r.Errors != 0 || r.Calls == c.Count && r.Bytes != want {
+		t.Errorf("%d errors (%s), %d bytes in %d calls, want %d", r.Errors, r.FirstError, r.Bytes, r.Calls, want)
+	}
+	c.Op, c.Duration = "write", time.Second
+	if _, err := Run(c); err == nil || !strings.Contains(err.Error(), "sizes") {
+		t.Errorf("sizes of WRITEs: %v", err)
+	}
+}

@@ -88,6 +88,7 @@ type template struct {
 	atSeq    int // sequence id and slot of a session, behind the session's id
 	atName   int // 8 hexadecimal digits that make the name unique
 	payload  int // bytes of the shared payload that follow, padded
+	size     int // bytes that a READ asks for or a WRITE sends
 }
 
 func newTemplate(c *Config, op string, uid uint32, t target, run uint32) template {
@@ -139,7 +140,7 @@ func newTemplate(c *Config, op string, uid uint32, t target, run uint32) templat
 		m.u64(0)
 		m.u32(uint32(c.Size))
 		tm := done(m, kindRead)
-		tm.atOffset = at
+		tm.atOffset, tm.size = at, c.Size
 		return tm
 	case "write":
 		m := call(procWrite, t.file)
@@ -149,7 +150,7 @@ func newTemplate(c *Config, op string, uid uint32, t target, run uint32) templat
 		m.u32(0) // UNSTABLE
 		m.u32(uint32(c.Size))
 		pay := (c.Size + 3) &^ 3
-		return template{b: m.finish(pay), kind: kindWrite, atOffset: at, payload: pay}
+		return template{b: m.finish(pay), kind: kindWrite, atOffset: at, payload: pay, size: c.Size}
 	}
 	panic("load: unknown operation " + op)
 }

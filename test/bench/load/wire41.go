@@ -75,7 +75,7 @@ func newTemplate41(c *Config, op string, uid uint32, t target) template {
 	atSeq := len(m.b) + 4 + 16
 	m.sequence(sessionID{}, 0, 0, uint32(c.Depth-1))
 	m.op(opPutfh).opaque(t.file)
-	tm := template{kind: kindPlain, atSeq: atSeq}
+	tm := template{kind: kindPlain, atSeq: atSeq, size: c.Size}
 	switch op {
 	case "getattr":
 		for _, v := range []uint32{opGetattr, 2, attrs41a, attrs41b} {

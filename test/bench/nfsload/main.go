@@ -24,7 +24,7 @@ func main() {
 
 func run() error {
 	var c load.Config
-	var uids string
+	var uids, sizes string
 	var asJSON bool
 	scenarios := strings.Join(load.Scenarios, " ")
 	flag.StringVar(&c.Addr, "addr", "127.0.0.1", "server's IPv4 `address`")
@@ -36,6 +36,7 @@ func run() error {
 	flag.StringVar(&c.Op, "op", "getattr", strings.Join(load.Ops, " ")+"; scenarios: "+scenarios)
 	flag.BoolVar(&c.V41, "v41", false, "NFSv4.1, in a session for each connection, instead of NFSv3: "+strings.Join(load.Ops41, " "))
 	flag.IntVar(&c.Size, "size", 1<<20, "`bytes` per READ or WRITE")
+	flag.StringVar(&sizes, "sizes", "", "READ: `sizes` to mix, comma separated, so that each moves as many bytes; -size is the largest")
 	flag.IntVar(&c.Conns, "conns", 1, "connections")
 	flag.IntVar(&c.Depth, "depth", 8, "calls in flight on each connection")
 	flag.BoolVar(&c.Random, "random", false, "random block order")
@@ -43,7 +44,7 @@ func run() error {
 	flag.DurationVar(&c.Duration, "time", 3*time.Second, "time limit")
 	flag.Uint64Var(&c.Count, "count", 0, "number of calls (0: no limit)")
 	flag.BoolVar(&c.Verify, "verify", false, "check data: READ against a file made by -fill, WRITE by reading back")
-	flag.IntVar(&c.ServerPID, "pid", 0, "server's process `id`, for its CPU and memory")
+	flag.IntVar(&c.ServerPID, "pid", 0, "server's process `id`, for its CPU and memory; -1: the CPU of the whole machine, client included")
 	flag.BoolVar(&c.Reserved, "reserved", false, "bind to source ports below 1024")
 	flag.StringVar(&c.SlowExport, "slow-export", "", "slowread: export with the slow file")
 	flag.StringVar(&c.SlowFile, "slow-file", "", "slowread: `name` of the slow file")
@@ -64,6 +65,15 @@ func run() error {
 			return fmt.Errorf("uid %q: want a number", s)
 		}
 		c.UIDs = append(c.UIDs, uint32(u))
+	}
+	if sizes != "" {
+		for s := range strings.SplitSeq(sizes, ",") {
+			n, err := strconv.Atoi(s)
+			if err != nil {
+				return fmt.Errorf("size %q: want a number", s)
+			}
+			c.Sizes = append(c.Sizes, n)
+		}
 	}
 	debug.SetGCPercent(-1) // buffers are allocated once, before the loop
 	c.Dedicated = true
