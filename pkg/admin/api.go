@@ -43,6 +43,20 @@ type Status struct {
 	Connections   int        `json:"connections"`
 	Mode          IOMode     `json:"mode"`
 	NFS4          NFS4Status `json:"nfs4"`
+	Process       Process    `json:"process"`
+}
+
+// Process is what the server's process uses, and what memory it can have. What
+// could not be found out is 0.
+type Process struct {
+	UserSeconds   float64 `json:"user_seconds"`
+	SystemSeconds float64 `json:"system_seconds"`
+	ResidentBytes int64   `json:"resident_bytes"`
+	// Memory is "machine", or the memory cgroup that the server is in. MemoryBytes
+	// is its size, and CacheBytes the page cache in it, of whatever files.
+	Memory      string `json:"memory"`
+	MemoryBytes int64  `json:"memory_bytes"`
+	CacheBytes  int64  `json:"cache_bytes"`
 }
 
 // IOMode is the I/O cache mode of the server and the exports that differ.

@@ -15,6 +15,7 @@ import (
 	"sluice/pkg/admin"
 	"sluice/pkg/dataio"
 	"sluice/pkg/trace"
+	"sluice/pkg/usage"
 )
 
 // backend implements admin.Backend.
@@ -29,8 +30,18 @@ func (b backend) Status() admin.Status {
 	return admin.Status{
 		Version: build.Version, Commit: build.Commit, PID: os.Getpid(), Started: b.started, UptimeSeconds: b.uptime(),
 		Listen: b.Addrs(), Rpcbind: b.rpcbindStatus(), State: b.cfg.State, Exports: len(b.ns.Set().Exports()),
-		Connections: b.rpc.Stats().Conns, Mode: b.IOMode(), NFS4: b.nfs4Status(),
+		Connections: b.rpc.Stats().Conns, Mode: b.IOMode(), NFS4: b.nfs4Status(), Process: process(),
 	}
+}
+
+// process looks at this process from outside; what can't be seen stays 0.
+func process() (p admin.Process) {
+	pid := os.Getpid()
+	p.UserSeconds, p.SystemSeconds, _ = usage.CPU(pid)
+	p.ResidentBytes, _ = usage.Resident(pid)
+	m, _ := usage.MemoryOf(pid)
+	p.Memory, p.MemoryBytes, p.CacheBytes = m.Source, m.TotalBytes, m.CacheBytes
+	return p
 }
 
 // rpcbindStatus says how the registration stands, in one line.

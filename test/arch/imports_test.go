@@ -27,6 +27,7 @@ var allowed = map[string][]string{
 	"exports":            {},
 	"pkg/trace":          {},
 	"pkg/stats":          {},
+	"pkg/usage":          {},
 	"pkg/filecache":      {},
 	"pkg/dataio":         {"xdr", "pkg/filecache"},
 	"pkg/vfs":            {"xdr", "exports", "pkg/filecache", "pkg/dataio"},
@@ -36,8 +37,8 @@ var allowed = map[string][]string{
 	"pkg/state":          {"pkg/filecache"},
 	"pkg/nfs4":           {"xdr", "xdr/nfs4", "rpc", "pkg/vfs", "pkg/state"},
 	"pkg/admin":          {},
-	"pkg/bench":          {"xdr", "xdr/nfs3", "xdr/nfs4", "xdr/mount3", "xdr/rpcb", "rpc", "pkg/portmap", "pkg/admin"},
-	"pkg/server":         {"xdr", "rpc", "exports", "pkg/filecache", "pkg/dataio", "pkg/vfs", "pkg/nfs3", "pkg/state", "pkg/nfs4", "pkg/portmap", "pkg/admin"},
+	"pkg/bench":          {"xdr", "xdr/nfs3", "xdr/nfs4", "xdr/mount3", "xdr/rpcb", "rpc", "pkg/portmap", "pkg/admin", "pkg/usage"},
+	"pkg/server":         {"xdr", "rpc", "exports", "pkg/filecache", "pkg/dataio", "pkg/vfs", "pkg/nfs3", "pkg/state", "pkg/nfs4", "pkg/portmap", "pkg/admin", "pkg/usage"},
 	"cmd/sluice":         {"pkg/admin", "pkg/server", "pkg/bench"},
 }
 
