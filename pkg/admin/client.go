@@ -38,6 +38,9 @@ func NewClient(path string) *Client {
 	return c
 }
 
+// Close ends the connection that is kept for the next call. The Client can still be used.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
 // Do sends one request. in, when not nil, becomes the JSON body; the JSON
 // answer is stored in out, when not nil.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
