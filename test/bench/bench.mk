@@ -13,6 +13,24 @@ PEER   ?= true
 DIR    ?= /var/tmp
 OUT    ?= $(if $(filter figures all,$(ROWS)),docs/benchmarks/nfsv3,build/bench-part)
 
+# `make bench-splice` compares moving data without a copy with copying it, READ and WRITE, and
+# writes docs/benchmarks/splice.{md,json}.
+#   BLOCKS  matched blocks of each comparison
+#   SECS    seconds of each run, 0.4 if not given
+#   PARTS   size (READ by size), mixed (READ by threshold), write, comma separated, or all.
+#           A part that is not run stays as it was in the files.
+PARTS  ?= all
+BLOCKS ?= 15
+
+.PHONY: bench-splice
+bench-splice: SECS = 0.4
+bench-splice: OUT = docs/benchmarks/splice
+bench-splice:
+	mkdir -p build
+	go build -o build/ ./test/bench/nfsload ./test/bench $(if $(SLUICE),,./cmd/sluice)
+	build/bench -splice '$(PARTS)' -rounds $(BLOCKS) -secs $(SECS) -dir '$(DIR)' \
+		-sluice '$(or $(SLUICE),build/sluice)' -nfsload build/nfsload -out '$(OUT)'
+
 .PHONY: bench
 bench:
 	mkdir -p build

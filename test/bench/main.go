@@ -13,7 +13,8 @@
 // running nfsload), rows.go (the table of ratio rows and how one is measured),
 // rows41.go (those of NFSv4.1), special.go (the other rows), machine.go (what it ran on),
 // report.go (text, markdown, JSON). load/ is the load generator, nfsload/ its command,
-// slowfs/ a FUSE file system whose reads take their time.
+// slowfs/ a FUSE file system whose reads take their time. splice*.go and payload/ are an
+// experiment of their own: moving data without a copy against copying it.
 package main
 
 import (
@@ -46,7 +47,12 @@ type options struct {
 	secs            float64
 	peer            bool
 	keep            bool
+	splice          string // parts of the splice experiment, in place of rows
 	work            string // set inside the namespaces
+
+	// For a process that is one end of a transfer.
+	end, config string
+	port        int
 }
 
 func main() {
@@ -61,11 +67,21 @@ func main() {
 	flag.BoolVar(&o.peer, "peer", true, "measure nfs-ganesha too")
 	flag.BoolVar(&o.keep, "keep", false, "keep the servers' logs and print where they are")
 	list := flag.Bool("list", false, "list the rows")
+	flag.StringVar(&o.splice, "splice", "", "compare splice and copy in place of rows: `parts` size, mixed, write, comma separated, or all")
 	flag.StringVar(&o.work, "work", "", "for internal use")
+	flag.StringVar(&o.end, "end", "", "for internal use")
+	flag.StringVar(&o.config, "config", "", "for internal use")
+	flag.IntVar(&o.port, "port", 0, "for internal use")
 	flag.Parse()
 	err := func() error {
 		if flag.NArg() > 0 {
 			return fmt.Errorf("unexpected argument %q", flag.Arg(0))
+		}
+		if o.end != "" {
+			return endpoint(&o, os.Stdout)
+		}
+		if o.splice != "" {
+			o.peer = false
 		}
 		if *list {
 			for _, r := range allRows() {
@@ -207,6 +223,9 @@ func inside(o *options, rows []row) error {
 	defer b.close()
 	if err != nil {
 		return err
+	}
+	if o.splice != "" {
+		return b.splice()
 	}
 	for _, r := range rows {
 		fmt.Fprintf(os.Stderr, "%s\n", r.work)

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -58,6 +60,7 @@ type bench struct {
 	rpcbind  *exec.Cmd
 	nextPort int
 	dirs     int
+	splicers map[int]*server // sluices by splice-min; nil until splice's file systems are mounted
 	outcomes []outcome
 }
 
@@ -108,7 +111,7 @@ func newBench(o *options) (*bench, error) {
 }
 
 func (b *bench) close() {
-	for _, s := range []*server{b.main, b.ganesha} {
+	for _, s := range append(slices.Collect(maps.Values(b.splicers)), b.main, b.ganesha) {
 		if s != nil {
 			s.stop()
 		}
@@ -207,6 +210,8 @@ type sluiceOptions struct {
 	readMode string // "" for buffered
 	exports  string // more lines for the exports file
 	cgroup   *measure.Cgroup
+
+	spliceMin int // 0 for the default
 }
 
 func (b *bench) startSluice(o sluiceOptions) (*server, error) {
@@ -224,7 +229,7 @@ func (b *bench) startSluice(o sluiceOptions) (*server, error) {
 	}
 	argv := []string{b.o.sluice, "serve", "--exports", at(".exports"), "--listen", fmt.Sprintf("%s:%d", serverAddr, s.port),
 		"--admin", fmt.Sprintf("/run/sluice-%d.sock", s.port), "--state", at(".state"),
-		"--read-mode", o.readMode, "--rpcbind", "off", "--log-format", "json"}
+		"--read-mode", o.readMode, "--splice-min", strconv.Itoa(o.spliceMin), "--rpcbind", "off", "--log-format", "json"}
 	if o.cgroup != nil {
 		argv = o.cgroup.Command(argv)
 	}
