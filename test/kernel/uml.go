@@ -7,7 +7,6 @@
 package kernel
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,8 +14,7 @@ import (
 	"runtime"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"sluice/test/debs"
 	"sluice/test/testenv"
 )
 
@@ -30,84 +28,13 @@ func (u uml) binary() string { return filepath.Join(string(u), "usr/bin/linux.um
 // modules is a folder with one folder of modules for each release.
 func (u uml) modules() string { return filepath.Join(string(u), "usr/lib/uml/modules") }
 
-// fetchUML returns the unpacked kernel, from the cache if it is there. A second
-// process that needs it at the same time waits for the first.
+// fetchUML returns the unpacked kernel.
 func fetchUML() (uml, error) {
 	if runtime.GOARCH != "amd64" {
 		return "", fmt.Errorf("User-Mode Linux runs on amd64, this is %s", runtime.GOARCH)
 	}
-	base, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	base = filepath.Join(base, "sluice-test")
-	if err := os.MkdirAll(base, 0o755); err != nil {
-		return "", err
-	}
-	lock, err := os.OpenFile(filepath.Join(base, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return "", err
-	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return "", err
-	}
-	u := uml(filepath.Join(base, umlPackage))
-	if _, err := os.Stat(u.binary()); err == nil {
-		return u, nil
-	}
-	if err := download(base, string(u)); err != nil {
-		return "", fmt.Errorf("fetch Debian package %s: %w", umlPackage, err)
-	}
-	return u, nil
-}
-
-// download unpacks the package into dir; half-done work is never left there.
-func download(base, dir string) error {
-	for _, tool := range []string{"apt-get", "dpkg"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			return errors.New("it comes through apt-get and dpkg, which this system lacks")
-		}
-	}
-	tmp, err := os.MkdirTemp(base, "fetch-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	get := func() error {
-		return command(tmp, "apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", umlPackage)
-	}
-	if err := get(); err != nil {
-		// A fresh system has no package lists yet.
-		if err := command(tmp, "apt-get", "-q", "update"); err != nil {
-			return err
-		}
-		if err := get(); err != nil {
-			return err
-		}
-	}
-	debs, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
-	if err != nil || len(debs) != 1 {
-		return fmt.Errorf("apt-get download left %q, %v", debs, err)
-	}
-	root := filepath.Join(tmp, "root")
-	if err := command(tmp, "dpkg", "-x", debs[0], root); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		return err
-	}
-	return os.Rename(root, dir)
-}
-
-// command runs a command and returns its output with the error.
-func command(dir, name string, args ...string) error {
-	cmd := exec.Command(name, args...)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %v: %w\n%s", name, args, err, out)
-	}
-	return nil
+	dir, err := debs.Unpack(umlPackage)
+	return uml(dir), err
 }
 
 // What Prepare found, handed to the process that runs the tests.

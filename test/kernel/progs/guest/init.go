@@ -7,7 +7,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/test/kernel/guestapi"
+	"sluice/test/kmod"
 )
 
 const tmpDir = "/run/tmp"
@@ -67,7 +67,7 @@ func runInit() error {
 	}
 	modules := filepath.Join(os.Getenv(guestapi.EnvModules), unix.ByteSliceToString(uts.Release[:]))
 	for _, name := range []string{"nfsv3", "nfsv4"} {
-		if err := loadModule(modules, name); err != nil {
+		if err := kmod.Load(modules, name); err != nil {
 			return err
 		}
 	}
@@ -88,42 +88,6 @@ func runInit() error {
 		}
 	}
 	return serve()
-}
-
-// loadModule loads a module after those it depends on, from the modules.dep in
-// dir ("a.ko: b.ko c.ko", the dependencies in reverse order of loading).
-func loadModule(dir, name string) error {
-	f, err := os.Open(filepath.Join(dir, "modules.dep"))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		module, deps, ok := strings.Cut(s.Text(), ":")
-		if !ok || filepath.Base(module) != name+".ko" {
-			continue
-		}
-		order := append([]string{module}, strings.Fields(deps)...)
-		for i := len(order) - 1; i >= 0; i-- {
-			if err := insert(filepath.Join(dir, order[i])); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return fmt.Errorf("%s is not in modules.dep", name)
-}
-
-func insert(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("load %s: %w", path, err)
-	}
-	return nil
 }
 
 // serve answers the harness; it returns only on an error.
