@@ -43,6 +43,9 @@ type Options struct {
 	// them. With Verify they must hold what PatternAt says. "": the files are
 	// made, filled where READs want it, and removed by Close.
 	Existing string
+	// Fill has the files filled also where the load would do so itself: later runs
+	// overwrite, and the first one should not differ.
+	Fill bool
 	// Keep leaves the files that were made where they are.
 	Keep bool
 	// Threads that make the load; 0: one for each two cores.
@@ -227,7 +230,7 @@ func (b *Bench) fill(ctx context.Context, largest int) error {
 		b.files = append(b.files, f)
 		b.made++
 	}
-	if b.w.ReadPercent == 0 && b.w.Pattern == "sequential" {
+	if b.w.ReadPercent == 0 && b.w.Pattern == "sequential" && !b.o.Fill {
 		return nil // each byte is written before it is written again
 	}
 	w := b.w

@@ -40,11 +40,6 @@ func (l *latencies) merge(from *latencies) {
 	l.max = max(l.max, from.max)
 }
 
-func (l *latencies) reset() {
-	l.h.Reset()
-	l.sum, l.max = 0, 0
-}
-
 // result is what a Report says of them.
 func (l *latencies) result() (Latency, []Bucket) {
 	n := l.h.TotalCount()

@@ -1,0 +1,285 @@
+// Comparing the I/O modes of a sluice server: runs in matched blocks.
+//
+// Each block has each mode once, so that what changes slowly (a disk that fills,
+// a neighbour that wakes up) meets all of them alike, and over as many blocks as
+// there are modes each has each place. Ratios are formed within a block. What
+// was set before is set again at the end, also after an interruption.
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/pkg/admin"
+	"sluice/pkg/usage"
+)
+
+// Limits of a comparison.
+const (
+	MaxModes  = 16
+	MaxBlocks = 100
+
+	restoreTimeout = 10 * time.Second
+)
+
+// CompareOptions say what to compare.
+type CompareOptions struct {
+	// Modes by their names, in the order of the report; the ratios are to the
+	// first. A mode is set for the operations that the workload has. "A/B" sets
+	// A for reads and B for writes.
+	Modes []string
+	// Blocks is how often each mode runs, 1 to MaxBlocks.
+	Blocks int
+	// Admin is the server's admin socket.
+	Admin string
+	// Export sets the mode of one export; "": of the whole server.
+	Export string
+	// LocalDir, if set, is where the dataset lies on this machine: it is dropped
+	// from the page cache before each run. That takes the right to read it.
+	LocalDir string
+	// OnRun, if set, is called before a run (r is nil) and after it.
+	OnRun func(mode string, block, order int, r *Run)
+}
+
+// check looks at the options before anything is touched.
+func (o *CompareOptions) check(w *Workload) error {
+	switch {
+	case len(o.Modes) < 2 || len(o.Modes) > MaxModes:
+		return fmt.Errorf("--modes: name 2 to %d modes, as in buffered,direct", MaxModes)
+	case o.Blocks < 1 || o.Blocks > MaxBlocks:
+		return fmt.Errorf("--blocks: %d is not between 1 and %d", o.Blocks, MaxBlocks)
+	case o.Admin == "":
+		return errors.New("--admin: name the server's admin socket, by which modes are switched")
+	}
+	for i, m := range o.Modes {
+		if slices.Contains(o.Modes[:i], m) {
+			return fmt.Errorf("--modes: %q is named twice", m)
+		}
+		read, write, both := strings.Cut(m, "/")
+		if m == "" || both && (read == "" || write == "") {
+			return fmt.Errorf("--modes: %q is no mode", m)
+		}
+		if both && w.Op != "mixed" {
+			return fmt.Errorf("--modes: %q names a mode for reads and one for writes, and the load only has %ss", m, w.Op)
+		}
+	}
+	return nil
+}
+
+// setting is the mode of an operation.
+type setting struct{ op, mode string }
+
+func (o *CompareOptions) settings(w *Workload, mode string) []setting {
+	read, write, both := strings.Cut(mode, "/")
+	if !both {
+		write = read
+	}
+	var out []setting
+	if w.ReadPercent > 0 {
+		out = append(out, setting{"read", read})
+	}
+	if w.ReadPercent < 100 {
+		out = append(out, setting{"write", write})
+	}
+	return out
+}
+
+// Compare runs the workload in each mode. It returns the runs that were made,
+// also with an error; one of them is that the modes set before could not be set
+// again.
+func (b *Bench) Compare(ctx context.Context, o CompareOptions) (runs []Run, err error) {
+	if err := o.check(&b.w); err != nil {
+		return nil, err
+	}
+	c := admin.NewClient(o.Admin)
+	defer c.Close()
+	before, err := o.inForce(ctx, c, b)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTimeout)
+		defer cancel()
+		if rerr := o.set(ctx, c, before); rerr != nil {
+			err = errors.Join(err, fmt.Errorf("the modes that were set before could not be set again: %w; see `sluice mode`", rerr))
+		}
+	}()
+	// All modes are tried before the first run, so that none fails after an hour.
+	for _, m := range o.Modes {
+		if err := o.set(ctx, c, o.settings(&b.w, m)); err != nil {
+			return nil, fmt.Errorf("--modes: %s: %w", m, err)
+		}
+	}
+	for block := range o.Blocks {
+		for i, at := range Order(len(o.Modes), block) {
+			r, err := b.inMode(ctx, c, &o, o.Modes[at], block+1, i+1)
+			if err != nil {
+				return runs, err
+			}
+			runs = append(runs, r)
+		}
+	}
+	return runs, nil
+}
+
+func (b *Bench) inMode(ctx context.Context, c *admin.Client, o *CompareOptions, mode string, block, order int) (Run, error) {
+	if err := o.set(ctx, c, o.settings(&b.w, mode)); err != nil {
+		return Run{}, err
+	}
+	if o.LocalDir != "" {
+		for i := range b.files {
+			if err := usage.DropCache(o.LocalDir + "/" + b.files[i].name); err != nil {
+				return Run{}, fmt.Errorf("--drop-caches: %w; the export must be a directory of this machine, and you must be root", err)
+			}
+		}
+	}
+	if o.OnRun != nil {
+		o.OnRun(mode, block, order, nil)
+	}
+	r, err := b.Run(ctx)
+	r.Mode, r.Block, r.Order = mode, block, order
+	if err == nil && o.OnRun != nil {
+		o.OnRun(mode, block, order, &r)
+	}
+	return r, err
+}
+
+// inForce asks what is set now, for the server or the export.
+func (o *CompareOptions) inForce(ctx context.Context, c *admin.Client, b *Bench) ([]setting, error) {
+	var m admin.IOMode
+	if err := c.Do(ctx, http.MethodGet, admin.PathIOMode, nil, &m); err != nil {
+		return nil, err
+	}
+	now := map[string]string{"read": m.Read, "write": m.Write}
+	if o.Export != "" {
+		now = map[string]string{"read": "default", "write": "default"}
+	}
+	for _, e := range m.Exports {
+		own := map[string]string{"read": e.Read, "write": e.Write}
+		for op := range now {
+			switch {
+			case own[op] == "":
+			case o.Export == e.Path:
+				now[op] = own[op]
+			case o.Export == "" && (b.o.Path == e.Path || strings.HasPrefix(b.o.Path, strings.TrimSuffix(e.Path, "/")+"/")):
+				return nil, fmt.Errorf("the export %s has a mode of its own for %ss, which hides the server's: compare with --export %s", e.Path, op, e.Path)
+			}
+		}
+	}
+	var out []setting
+	for _, s := range o.settings(&b.w, o.Modes[0]) {
+		out = append(out, setting{s.op, now[s.op]})
+	}
+	return out, nil
+}
+
+func (o *CompareOptions) set(ctx context.Context, c *admin.Client, list []setting) error {
+	for _, s := range list {
+		if err := c.Do(ctx, http.MethodPut, admin.PathIOMode, admin.ModeChange{Op: s.op, Mode: s.mode, Export: o.Export}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Summarize sums up the runs of a comparison, mode by mode. Blocks that lack a
+// mode are left out, as long as one block has all.
+func Summarize(modes []string, runs []Run) *Comparison {
+	byBlock := map[int]map[string]*Run{}
+	for i := range runs {
+		r := &runs[i]
+		if byBlock[r.Block] == nil {
+			byBlock[r.Block] = map[string]*Run{}
+		}
+		byBlock[r.Block][r.Mode] = r
+	}
+	var full, all []int
+	for block, m := range byBlock {
+		all = append(all, block)
+		if len(m) == len(modes) {
+			full = append(full, block)
+		}
+	}
+	if len(full) == 0 {
+		full = all
+	}
+	slices.Sort(full)
+
+	out := &Comparison{Confidence: Confidence, Seed: seed, Resamples: resamples}
+	runsOf := func(mode string) (list []*Run) {
+		for _, block := range full {
+			if r := byBlock[block][mode]; r != nil {
+				list = append(list, r)
+			}
+		}
+		return list
+	}
+	base := runsOf(modes[0])
+	for _, mode := range modes {
+		list := runsOf(mode)
+		s := ModeSummary{Mode: mode, Runs: len(list),
+			BytesPerSecond: over(list, bandwidth),
+			MeanNS:         over(list, func(r *Run) float64 { return float64(r.main().MeanNS) }),
+			P50NS:          over(list, func(r *Run) float64 { return float64(r.main().P50NS) }),
+			P99NS:          over(list, p99),
+			P999NS:         over(list, func(r *Run) float64 { return float64(r.main().P999NS) }),
+			MaxNS:          over(list, func(r *Run) float64 { return float64(r.main().MaxNS) }),
+			BandwidthRatio: Bootstrap(Ratios(each(list, bandwidth), each(base, bandwidth))),
+			P99Ratio:       Bootstrap(Ratios(each(list, p99), each(base, p99))),
+		}
+		for _, r := range list {
+			s.Errors += r.Errors
+		}
+		if hasAll(list, func(r *Run) bool { return r.CPU != nil && r.Bytes > 0 }) {
+			part := func(f func(*CPU) float64) *Interval {
+				v := over(list, func(r *Run) float64 { return f(r.CPU) / (float64(r.Bytes) / 1e9) })
+				return &v
+			}
+			s.CPUPerGB = part(func(c *CPU) float64 { return c.UserSeconds + c.SystemSeconds })
+			s.UserPerGB = part(func(c *CPU) float64 { return c.UserSeconds })
+			s.SystemPerGB = part(func(c *CPU) float64 { return c.SystemSeconds })
+			if hasAll(base, func(r *Run) bool { return r.CPU != nil }) {
+				perGB := func(r *Run) float64 { return r.CPU.PerGB }
+				v := Bootstrap(Ratios(each(list, perGB), each(base, perGB)))
+				s.CPURatio = &v
+			}
+		}
+		if hasAll(list, func(r *Run) bool { return r.Cache != nil }) {
+			v := over(list, func(r *Run) float64 { return float64(r.Cache.EndBytes - r.Cache.StartBytes) })
+			s.CacheGrowth = &v
+		}
+		out.Modes = append(out.Modes, s)
+	}
+	return out
+}
+
+func bandwidth(r *Run) float64 { return r.BytesPerSecond }
+func p99(r *Run) float64       { return float64(r.main().P99NS) }
+
+// main is the latency that a run is summed up by: of READs, if there are any.
+func (r *Run) main() *Latency {
+	if r.Reads.Ops > 0 {
+		return &r.Reads.Latency
+	}
+	return &r.Writes.Latency
+}
+
+func each(list []*Run, f func(*Run) float64) []float64 {
+	var out []float64
+	for _, r := range list {
+		out = append(out, f(r))
+	}
+	return out
+}
+
+func over(list []*Run, f func(*Run) float64) Interval { return Bootstrap(each(list, f)) }
+
+func hasAll(list []*Run, has func(*Run) bool) bool {
+	return len(list) > 0 && !slices.ContainsFunc(list, func(r *Run) bool { return !has(r) })
+}
