@@ -73,8 +73,17 @@ const (
 	maxTries  = 4  // of a block
 )
 
-// pause is what a block waits for others to end; a variable for tests.
-var pause = time.Second
+// calm waits until others let the machine be, for a minute at most; a variable
+// for tests.
+var calm = func() error {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		others, err := watch(func() error { time.Sleep(time.Second / 2); return nil })
+		if err != nil || others < maxOthers/2 {
+			return err
+		}
+	}
+	return nil
+}
 
 // part is one section of the document.
 type part struct {
@@ -174,7 +183,9 @@ func (m *match) block(i int) (block []sample, tries int, err error) {
 		if tries == maxTries || !m.disturbed(block) {
 			return block, tries, nil
 		}
-		time.Sleep(pause)
+		if err := calm(); err != nil {
+			return nil, tries, err
+		}
 	}
 }
 

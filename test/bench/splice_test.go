@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"sluice/test/bench/payload"
 )
@@ -17,8 +16,8 @@ import (
 // TestBlock: each way runs once in a block, the order changes, and a disturbed
 // block is run again, but not for ever.
 func TestBlock(t *testing.T) {
-	defer func(old time.Duration) { pause = old }(pause)
-	pause = 0
+	defer func(old func() error) { calm = old }(calm)
+	calm = func() error { return nil }
 	var ran []string
 	others := 0.
 	m := match{}

@@ -66,8 +66,8 @@ func (b *bench) sizeMatches() ([]match, error) {
 	add := func(fs, dir string, size, conns, depth int) {
 		j := job{op: "read", dir: dir, file: warmFile, size: size, conns: conns, depth: depth, secs: b.o.secs}
 		matches = append(matches, match{FS: fs, Work: "READ", Shape: shape(conns, depth), Size: size, ways: []way{
-			{"copied", b.reading(copies, j)},
-			{"spliced", b.reading(splices, j)},
+			{"copied", b.loading(copies, j)},
+			{"spliced", b.loading(splices, j)},
 		}})
 	}
 	for _, sh := range shapes {
@@ -106,7 +106,7 @@ func (b *bench) mixedMatches() ([]match, error) {
 				name = "from " + sizeName(min)
 			}
 			j := job{op: "read", file: warmFile, size: 1 << 20, conns: sh.conns, depth: sh.depth, secs: b.o.secs, extra: []string{"-sizes", strings.Join(list, ",")}}
-			c.ways = append(c.ways, way{name, b.reading(s, j)})
+			c.ways = append(c.ways, way{name, b.loading(s, j)})
 		}
 		matches = append(matches, c)
 	}
@@ -122,8 +122,8 @@ func sizeName(n int) string {
 	return fmt.Sprintf("%d KiB", n>>10)
 }
 
-// reading returns a run of j against s.
-func (b *bench) reading(s *server, j job) func() (sample, error) {
+// loading returns a run of j against s.
+func (b *bench) loading(s *server, j job) func() (sample, error) {
 	return func() (sample, error) {
 		var r load.Result
 		others, err := watch(func() (err error) {

@@ -67,7 +67,7 @@ Ratios are to the one that never splices.
 No server of ours: two small processes (test/bench/payload) with the framing and the head of an NFSv3 WRITE, 8 (or 4 times
 4) records in flight over loopback TCP; one moves payloads from its socket to a file, through the page cache. "copy" receives
 into one buffer and writes it; "splice" collects a payload in a pipe and gives it to the file in one call; "arrival" gives
-the file what has come; "4k" gives it pieces of 4 KiB. "Small packets": the loopback device hands over packets of 1,500 bytes,
+the file what has come; "4k" gives it pieces of 4 KiB. "sluice" is a whole server under NFSv3 WRITEs (UNSTABLE) to one file. "Small packets": the loopback device hands over packets of 1,500 bytes,
 neither joined nor cut later. In and out are payload bytes per system call on the side of the socket and of the file, calls that
 found nothing included; full is how often the pipe was full before a payload was whole.
 `,

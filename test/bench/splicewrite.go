@@ -57,6 +57,20 @@ func (b *bench) writeMatches() ([]match, error) {
 	for _, size := range []int{64 << 10, 1 << 20} {
 		add("disk", "rewritten, other ways", false, size, 1, 8, "copy", "splice", "arrival", "4k")
 	}
+	for _, sh := range shapes {
+		for _, size := range []int{256 << 10, 1 << 20} {
+			add("disk", "rewritten, beside sluice", false, size, sh.conns, sh.depth, "copy", "splice")
+			m := &matches[len(matches)-1]
+			j := job{op: "write", file: writeFile, size: size, conns: sh.conns, depth: sh.depth, secs: b.o.secs}
+			write := b.loading(b.main, j)
+			m.ways = append(m.ways, way{"sluice", func() (sample, error) {
+				if err := b.settle(); err != nil {
+					return sample{}, err
+				}
+				return write()
+			}})
+		}
+	}
 	for _, size := range []int{64 << 10, 256 << 10, 1 << 20} {
 		add("disk", "rewritten, small packets", false, size, 1, 8, "copy", "splice")
 		m := &matches[len(matches)-1]
