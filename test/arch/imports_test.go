@@ -38,8 +38,9 @@ var allowed = map[string][]string{
 	"pkg/nfs4":           {"xdr", "xdr/nfs4", "rpc", "pkg/vfs", "pkg/state"},
 	"pkg/admin":          {},
 	"pkg/bench":          {"xdr", "xdr/nfs3", "xdr/nfs4", "xdr/mount3", "xdr/rpcb", "rpc", "pkg/portmap", "pkg/admin", "pkg/usage"},
+	"pkg/bench/report":   {"pkg/bench"},
 	"pkg/server":         {"xdr", "rpc", "exports", "pkg/filecache", "pkg/dataio", "pkg/vfs", "pkg/nfs3", "pkg/state", "pkg/nfs4", "pkg/portmap", "pkg/admin", "pkg/usage"},
-	"cmd/sluice":         {"pkg/admin", "pkg/server", "pkg/bench"},
+	"cmd/sluice":         {"pkg/admin", "pkg/server", "pkg/bench", "pkg/bench/report"},
 }
 
 // anyone may be imported from every room.
