@@ -23,12 +23,15 @@ const (
 	noCachestat        // dontcache: cannot tell what others have cached
 	noPipe             // splice: no pipe to be had
 	noSplice           // splice: the file cannot be spliced
+	noMiddle           // direct WRITE: no part of it is aligned
+	notBlock           // direct WRITE: the page cache would not let go of the range (ENOTBLK)
+	shortDirect        // direct WRITE: it stopped off the alignment
 	reasons
 )
 
 var reasonNames = [reasons]string{
 	"", "not_first_read", "no_direct_io", "memory_alignment", "range_too_wide", "no_aligned_buffer", "einval",
-	"no_rwf_dontcache", "no_cachestat", "no_pipe", "no_splice",
+	"no_rwf_dontcache", "no_cachestat", "no_pipe", "no_splice", "no_aligned_part", "enotblk", "short_direct_write",
 }
 
 func (r reason) String() string { return reasonNames[r] }
@@ -49,6 +52,8 @@ type counters struct {
 	write         [modes]modeCounters
 	spliced       stats.Counter // READs answered without a copy
 	cold          stats.Counter // READs sent to the slow pool
+	landed        stats.Counter // direct WRITEs whose payload lay aligned in its record
+	copied        stats.Counter // and those copied into an aligned buffer
 	commits       stats.Counter
 	commitLatency stats.Histogram
 	syncErrors    atomic.Uint64
@@ -69,6 +74,8 @@ type Stats struct {
 	Write          map[string]ModeStats `json:"write"`
 	Spliced        int64                `json:"read_spliced"` // READs answered without a copy
 	Cold           int64                `json:"read_cold"`    // READs that a service thread passed on
+	WriteLanded    int64                `json:"write_landed"` // direct WRITEs whose payload needed no copy
+	WriteCopied    int64                `json:"write_copied"` // those copied into an aligned buffer
 	Commits        int64                `json:"commits"`
 	CommitLatency  stats.Latency        `json:"commit_latency"`
 	VerifierResets uint64               `json:"verifier_resets"`
@@ -86,6 +93,8 @@ func (e *Engine) Stats() Stats {
 		Spliced:        c.spliced.Load(),
 		Cold:           c.cold.Load(),
 		Commits:        c.commits.Load(),
+		WriteLanded:    c.landed.Load(),
+		WriteCopied:    c.copied.Load(),
 		CommitLatency:  c.commitLatency.Latency(),
 		VerifierResets: c.syncErrors.Load(),
 		Buffers:        e.plain.stats(),

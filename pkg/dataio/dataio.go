@@ -79,7 +79,9 @@ type Engine struct {
 	noCachestat atomic.Bool   // the kernel has none
 	stop        chan struct{} // ends trimming
 
-	// The calls that tests make fail.
+	// The calls that tests make fail, and the order that they do without.
+	enter  func(o *filecache.Order, off, n, from, m uint64, wait bool) (ticket uint64, ok bool)
+	leave  func(o *filecache.Order, ticket uint64)
 	fsync  func(fd int) error
 	pread  func(th *Thread, fd int, b []byte, off int64, flags uintptr) (int, error) // direct reads
 	pwrite func(th *Thread, fd int, b []byte, more [][]byte, off int64, flags uintptr) (int, error)
@@ -114,6 +116,8 @@ func New(cfg Config) (*Engine, error) {
 		plain:     newBufferPool(cfg.BufferBytes),
 		direct:    newBufferPool(cfg.DirectBytes),
 		pipes:     pipePool{max: max(cfg.Pipes, 0)},
+		enter:     (*filecache.Order).BeginSplit,
+		leave:     (*filecache.Order).End,
 		fsync:     unix.Fsync,
 		pread:     (*Thread).preadv2,
 		pwrite:    (*Thread).pwritev2,
@@ -256,6 +260,8 @@ type WriteReq struct {
 // The kinds of warning, each told at most once a minute.
 const (
 	warnDirectEINVAL = iota
+	warnWriteEINVAL
+	warnNotBlock
 	warnLostWrite
 	warnings
 )

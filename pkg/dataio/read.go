@@ -311,9 +311,9 @@ func (r *read) direct() (ReadRes, reason, error) {
 		return ReadRes{}, noBuffer, nil
 	}
 	r.way(trace.ReadDirect, Direct)
-	ticket, _ := f.Order.Begin(filecache.DirectRead, uint64(from), uint64(wide), true)
+	ticket, _ := f.Order().Begin(filecache.DirectRead, uint64(from), uint64(wide), true)
 	n, err := r.readAligned(fd, b.mem[:wide], from, int(a.ReadOffset))
-	f.Order.End(ticket)
+	f.Order().End(ticket)
 	if err != nil {
 		b.Release()
 		if err == unix.EINVAL {

@@ -19,15 +19,16 @@ type Kind uint8
 
 // The kinds of data descriptor.
 const (
-	Read    Kind = iota // O_RDONLY
-	Write               // O_RDWR, else O_WRONLY
-	Direct              // O_RDONLY|O_DIRECT
-	NoAhead             // O_RDONLY with read-ahead off, for drop-behind and random reads
-	Ahead               // O_RDONLY with more read-ahead, for opens that are read from end to end
+	Read      Kind = iota // O_RDONLY
+	Write                 // O_RDWR, else O_WRONLY
+	Direct                // O_RDONLY|O_DIRECT
+	NoAhead               // O_RDONLY with read-ahead off, for drop-behind and random reads
+	Ahead                 // O_RDONLY with more read-ahead, for opens that are read from end to end
+	DirectOut             // O_WRONLY|O_DIRECT
 	kinds
 )
 
-var kindNames = [kinds]string{"read", "write", "direct", "no_readahead", "more_readahead"}
+var kindNames = [kinds]string{"read", "write", "direct", "no_readahead", "more_readahead", "direct_write"}
 
 // Align is what statx says of a file's direct I/O (STATX_DIOALIGN and
 // STATX_DIO_READ_ALIGN), in bytes, recorded when its first data descriptor is
@@ -36,6 +37,7 @@ type Align struct {
 	Mem        uint32 // of buffers
 	Offset     uint32 // of offsets and lengths
 	ReadOffset uint32 // the same for reads, where it is smaller; else Offset
+	Block      uint32 // the least that the page cache writes out: a page, or a larger block
 	Direct     bool   // direct I/O works on this file
 	DontCache  bool   // RWF_DONTCACHE works on its file system
 }
@@ -45,7 +47,6 @@ type File struct {
 	Key    Key
 	Mode   uint32 // st_mode at Insert: only its S_IFMT bits are to be trusted
 	Grants Grants
-	Order  Order // of buffered writes and direct reads
 
 	cache  *Cache
 	shard  *shard
@@ -58,7 +59,9 @@ type File struct {
 	data   [kinds]atomic.Int32
 	align  atomic.Pointer[Align] // DontCache in it is not kept up to date
 
-	unstable atomic.Bool // written since the last sync began
+	order    atomic.Pointer[Order] // see Order
+	unstable atomic.Bool           // written since the last sync began
+	behind   behind
 	sync     syncGate
 
 	// Under shard.mu.
@@ -141,6 +144,7 @@ func (f *File) destroy() {
 	fds := f.takeData()
 	c.closeFDs(fds[:])
 	c.closeFDs([]int32{int32(f.pathFD)})
+	f.dropOrder()
 	age := time.Since(f.born)
 	c.closed.Add(1)
 	c.ageSum.Add(uint64(age))
@@ -184,10 +188,10 @@ func (f *File) Open(k Kind, wait bool) (int, error) {
 		return int(fd), nil
 	}
 	if f.align.Load() == nil {
-		a := readAlign(f.pathFD)
+		a := f.readAlign()
 		f.align.Store(&a)
 	}
-	if k == Direct && !f.align.Load().Direct {
+	if (k == Direct || k == DirectOut) && !f.align.Load().Direct {
 		return -1, unix.EOPNOTSUPP
 	}
 	fd, err := f.cache.Room(wait, func() (int, error) {
@@ -206,7 +210,7 @@ func (f *File) Open(k Kind, wait bool) (int, error) {
 			return -1, err
 		}
 	}
-	if k == Read && f.fs.dontCache.Load() == dcUnknown {
+	if k != Direct && k != DirectOut && f.fs.dontCache.Load() == dcUnknown {
 		f.fs.probe(fd)
 	}
 	f.data[k].Store(int32(fd))
@@ -234,6 +238,8 @@ func (f *File) reopen(k Kind) (int, error) {
 		return fd, err
 	case Direct:
 		return try(unix.O_RDONLY | unix.O_DIRECT)
+	case DirectOut:
+		return try(unix.O_WRONLY | unix.O_DIRECT)
 	default:
 		return try(unix.O_RDONLY)
 	}
@@ -257,32 +263,36 @@ func (f *File) Writer() (int, error) { return f.Open(Write, true) }
 // Direct is Open(Direct, true).
 func (f *File) Direct() (int, error) { return f.Open(Direct, true) }
 
-// readAlign asks statx. A kernel or file system that says nothing has no
-// direct I/O as far as this server is concerned: what alignment a read would
-// need could only be guessed.
-func readAlign(pathFD int) Align {
-	const mask = unix.STATX_DIOALIGN | unix.STATX_DIO_READ_ALIGN
+// readAlign asks statx, which also tells whose Order the file has. A kernel or
+// file system that says nothing has no direct I/O as far as this server is
+// concerned: what alignment a read would need could only be guessed.
+func (f *File) readAlign() Align {
 	var st unix.Statx_t
-	for {
-		err := unix.Statx(pathFD, "", unix.AT_EMPTY_PATH, mask, &st)
-		if err == nil {
-			break
-		}
-		if err != unix.EINTR {
-			return Align{}
-		}
+	if statx(f.pathFD, unix.STATX_INO|unix.STATX_DIOALIGN|unix.STATX_DIO_READ_ALIGN, &st) != nil {
+		return Align{Block: blockOf(&st)}
 	}
-	if st.Mask&unix.STATX_DIOALIGN == 0 || st.Dio_mem_align == 0 || st.Dio_offset_align == 0 {
-		return Align{}
+	f.setOrder(&st)
+	a := Align{Block: blockOf(&st)}
+	if st.Mask&unix.STATX_DIOALIGN == 0 || !pow2(st.Dio_mem_align) || !pow2(st.Dio_offset_align) {
+		return a
 	}
-	a := Align{Mem: st.Dio_mem_align, Offset: st.Dio_offset_align, ReadOffset: st.Dio_offset_align, Direct: true}
+	read := st.Dio_offset_align
 	if st.Mask&unix.STATX_DIO_READ_ALIGN != 0 && st.Dio_read_offset_align != 0 {
-		a.ReadOffset = st.Dio_read_offset_align
+		read = st.Dio_read_offset_align
 	}
-	if !pow2(a.Mem) || !pow2(a.Offset) || !pow2(a.ReadOffset) {
-		return Align{}
+	if !pow2(read) {
+		return a
 	}
+	a.Mem, a.Offset, a.ReadOffset, a.Direct = st.Dio_mem_align, st.Dio_offset_align, read, true
 	return a
+}
+
+func statx(fd, mask int, st *unix.Statx_t) error {
+	for {
+		if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, mask, st); err != unix.EINTR {
+			return err
+		}
+	}
 }
 
 func pow2(n uint32) bool { return n != 0 && n&(n-1) == 0 }
@@ -300,7 +310,8 @@ func (f *File) Align() Align {
 }
 
 // probe finds out whether RWF_DONTCACHE works by a read so far out that no
-// file has data there: it brings nothing into the page cache.
+// file has data there: it brings nothing into the page cache. A descriptor that
+// cannot be read leaves the question open.
 func (fs *fsState) probe(fd int) {
 	var b [1]byte
 	_, err := unix.Preadv2(fd, [][]byte{b[:]}, 1<<62, unix.RWF_DONTCACHE)

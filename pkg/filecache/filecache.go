@@ -96,6 +96,7 @@ type Cache struct {
 	fs     sync.Map      // uint64 -> *fsState
 	cleans chan struct{} // bounds background syncs
 	tick   atomic.Uint64 // counts sweeps
+	orders orders
 	stop   func()
 
 	evictions, exhausted, closed, ageSum atomic.Uint64

@@ -58,7 +58,7 @@ func (f *File) Share(fd int) {
 
 // dupShared is Open's way while a descriptor is shared; f.mu is held.
 func (f *File) dupShared(k Kind) (int, error) {
-	if k == Direct {
+	if k == Direct || k == DirectOut {
 		return -1, unix.EOPNOTSUPP
 	}
 	return unix.FcntlInt(uintptr(f.shared-1), unix.F_DUPFD_CLOEXEC, 0)

@@ -5,6 +5,7 @@ package filecache
 import (
 	"errors"
 	"math/rand"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,6 +30,12 @@ func TestOrderTable(t *testing.T) {
 		{"two writes", BufferedWrite, BufferedWrite, 0, 100, 0, 100, false},
 		{"two reads", DirectRead, DirectRead, 0, 100, 0, 100, false},
 		{"apart", BufferedWrite, DirectRead, 0, 100, 1 << 40, 100, false},
+		{"buffered then direct write", BufferedWrite, DirectWrite, 0, 100, 50, 100, true},
+		{"direct then buffered write", DirectWrite, BufferedWrite, 0, 100, 99, 1, true},
+		{"two direct writes", DirectWrite, DirectWrite, 0, 100, 99, 100, true},
+		{"direct write then direct read", DirectWrite, DirectRead, 0, 100, 99, 100, true},
+		{"direct read then direct write", DirectRead, DirectWrite, 0, 100, 99, 100, true},
+		{"touching direct writes", DirectWrite, DirectWrite, 0, 100, 100, 100, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var o Order
@@ -61,6 +68,84 @@ func TestOrderTable(t *testing.T) {
 				t.Error("spans left")
 			}
 		})
+	}
+}
+
+// TestOrderOfSplitWrites: neighbours that share a page wait only where one of
+// them is direct there.
+func TestOrderOfSplitWrites(t *testing.T) {
+	type w struct{ off, n, from, m uint64 }
+	read := func(off, n uint64) w { return w{off, n, 0, 1 << 63} } // marks a direct read
+	for _, tc := range []struct {
+		name  string
+		a, b  w
+		waits bool
+	}{
+		{"a stream of misaligned records", w{0, 47008, 0, 45056}, w{47008, 47008, 49152, 40960}, false},
+		{"an aligned write after a tail in its first page", w{0, 5000, 0, 4096}, w{4608, 512, 4608, 512}, true},
+		{"a buffered write into the tail", w{0, 5000, 0, 4096}, w{4096, 10, 0, 0}, false},
+		{"a buffered write into the middle", w{0, 5000, 0, 4096}, w{4000, 10, 0, 0}, true},
+		{"a buffered write beside it in a page", w{512, 512, 512, 512}, w{0, 10, 0, 0}, true},
+		{"two buffered writes of one byte", w{5, 1, 0, 0}, w{5, 1, 0, 0}, false},
+		{"a direct read of the tail", w{0, 5000, 0, 4096}, read(4096, 4096), true},
+		{"a direct read behind it", w{0, 5000, 0, 4096}, read(8192, 4096), false},
+	} {
+		for range 2 {
+			o := Order{unit: 4096}
+			enter := func(x w) (uint64, bool) {
+				if x.m == 1<<63 {
+					return o.Begin(DirectRead, x.off, x.n, false)
+				}
+				return o.BeginSplit(x.off, x.n, x.from, x.m, false)
+			}
+			if _, ok := enter(tc.a); !ok {
+				t.Errorf("%s: the first had to wait", tc.name)
+			}
+			if _, ok := enter(tc.b); ok == tc.waits {
+				t.Errorf("%s: the second entered: %t", tc.name, ok)
+			}
+			tc.a, tc.b = tc.b, tc.a // it is the same the other way round
+		}
+	}
+}
+
+// TestOrderIsOneForEachInode: a file that is cached under two keys, as by two
+// exports, has one Order, and it goes with the last of them.
+func TestOrderIsOneForEachInode(t *testing.T) {
+	c := newCache(t, Config{Budget: 100})
+	dir := t.TempDir()
+	p := tempFile(t, dir, "a", "x")
+	a, other := insert(t, c, p), insert(t, c, tempFile(t, dir, "b", "x"))
+	k := a.Key
+	k.FS++
+	fd, err := unix.Open(p, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := c.Insert(&k, fd, a.Mode)
+	if a == b {
+		t.Fatal("one file")
+	}
+	if _, err := a.Writer(); err != nil {
+		t.Fatal(err)
+	}
+	if a.Order() != b.Order() || a.Order() == other.Order() {
+		t.Error("not one Order for each file")
+	}
+	if a.Order().unit != uint64(os.Getpagesize()) {
+		t.Errorf("its unit is %d", a.Order().unit)
+	}
+	ticket, _ := a.Order().Begin(DirectWrite, 0, 10, false)
+	if _, ok := b.Order().Begin(BufferedWrite, 4000, 10, false); ok {
+		t.Error("the other export's write entered")
+	}
+	a.Order().End(ticket)
+	for _, f := range []*File{a, b, other} {
+		f.Release()
+		c.Forget(&f.Key)
+	}
+	if n := len(c.orders.of); n != 0 {
+		t.Errorf("%d Orders left", n)
 	}
 }
 

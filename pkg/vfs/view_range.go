@@ -184,10 +184,10 @@ func (v *View) alter(n Node, off, length uint64, op func(fd int) error, durable 
 		return err
 	}
 	v.become()
-	ticket, _ := n.f.Order.Begin(filecache.BufferedWrite, off, length, true)
+	ticket, _ := n.f.Order().Begin(filecache.BufferedWrite, off, length, true)
 	err = op(fd)
 	n.f.MarkUnstable()
-	n.f.Order.End(ticket)
+	n.f.Order().End(ticket)
 	if err != nil {
 		return v.stale(n, errnoOf(err))
 	}
