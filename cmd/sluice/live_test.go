@@ -139,9 +139,7 @@ func TestModeCommand(t *testing.T) {
 	if text := l.refused(t, "mode", "read", "direct", "--export", "/nowhere"); !strings.Contains(text, `no export at "/nowhere"; `+"`sluice exports list`") {
 		t.Error(text)
 	}
-	if text := l.refused(t, "mode", "write", "direct"); !strings.Contains(text, "WRITE has no mode direct in this version: use buffered") {
-		t.Error(text)
-	}
+	l.want(t, " +READ +WRITE\nserver +dontcache +direct\n"+l.second+" +direct +default\n", "mode", "write", "direct")
 	for _, line := range []string{`INF I/O mode set mode=direct op=read`, `INF I/O mode set export=` + l.second + ` mode=direct op=read`} {
 		if !regexp.MustCompile(`(?m) ` + line + `$`).MatchString(l.out.String()) {
 			t.Errorf("no line %q in the log", line)

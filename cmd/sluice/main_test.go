@@ -38,7 +38,7 @@ func TestUsageErrorsAreStatus2(t *testing.T) {
 		{"exports", "check"},
 		{"serve", "--listen", "nonsense", "--export", "/tmp"},
 		{"serve", "--read-mode", "sideways", "--export", "/tmp"},
-		{"serve", "--write-mode", "direct", "--export", "/tmp"},
+		{"serve", "--write-mode", "sideways", "--export", "/tmp"},
 		{"serve", "--rpcbind", "maybe", "--export", "/tmp"},
 		{"serve", "--id-domain", " ", "--export", "/tmp"},
 		{"serve", "--id-domain", "a@example.org", "--export", "/tmp"},

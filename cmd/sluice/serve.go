@@ -37,7 +37,7 @@ Examples:
 			&cli.StringFlag{Name: "admin", EnvVars: []string{adminEnv}, Value: d.Admin, Usage: "`SOCKET` for the other commands"},
 			&cli.StringFlag{Name: "state", Value: d.State, Usage: "`DIR` of what must survive a restart (the file handles' key, NFSv4 clients)"},
 			&cli.StringFlag{Name: "read-mode", Value: d.ReadMode, Usage: "`MODE` of READ: buffered, dontcache or direct"},
-			&cli.StringFlag{Name: "write-mode", Value: d.WriteMode, Usage: "`MODE` of WRITE: buffered"},
+			&cli.StringFlag{Name: "write-mode", Value: d.WriteMode, Usage: "`MODE` of WRITE: buffered, dontcache or direct"},
 			&cli.StringFlag{Name: "rpcbind", Value: d.Rpcbind, Usage: "`HOW`: auto (register when one runs), off, or embedded (be the portmapper on port 111)"},
 			&cli.DurationFlag{Name: "lease-time", Value: d.LeaseTime, Usage: "`TIME` an NFSv4 client may be silent before others may have what it holds"},
 			&cli.DurationFlag{Name: "grace-time", Value: d.GraceTime, Usage: "`TIME` after a start in which NFSv4 clients reclaim what they held; 0 is the lease time"},

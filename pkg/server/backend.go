@@ -99,8 +99,6 @@ func (b backend) SetIOMode(c admin.ModeChange) (admin.IOMode, error) {
 		return admin.IOMode{}, errDefaultMode
 	}
 	switch {
-	case c.Op == "write" && !writable(mode):
-		return admin.IOMode{}, errWriteMode(mode)
 	case c.Op == "write" && path != "":
 		b.modes.SetExportWrite(path, mode)
 	case c.Op == "write":
@@ -156,8 +154,8 @@ func (b backend) Stats() admin.Stats {
 	io, fc, r := b.engine.Stats(), b.cache.Stats(), b.rpc.Stats()
 	st := admin.Stats{
 		UptimeSeconds: b.uptime(),
-		Read:          modeStats(io.Read, func(dataio.Mode) bool { return true }),
-		Write:         modeStats(io.Write, writable),
+		Read:          modeStats(io.Read),
+		Write:         modeStats(io.Write),
 		Spliced:       uint64(io.Spliced),
 		Cold:          uint64(io.Cold),
 		Commits:       admin.CommitStats{Calls: uint64(io.Commits), VerifierResets: io.VerifierResets, Latency: io.CommitLatency},
@@ -183,11 +181,11 @@ func (b backend) Stats() admin.Stats {
 	return st
 }
 
-// modeStats lists the modes that can be set, in the order of the kernel's numbers.
-func modeStats(m map[string]dataio.ModeStats, settable func(dataio.Mode) bool) []admin.ModeStats {
+// modeStats lists the modes that serve, in the order of the kernel's numbers.
+func modeStats(m map[string]dataio.ModeStats) []admin.ModeStats {
 	list := []admin.ModeStats{}
 	for _, mode := range []dataio.Mode{dataio.Buffered, dataio.DontCache, dataio.Direct} {
-		if s, ok := m[mode.String()]; ok && settable(mode) {
+		if s, ok := m[mode.String()]; ok {
 			list = append(list, admin.ModeStats{
 				Mode: mode.String(), Calls: uint64(s.Calls), Bytes: uint64(s.Bytes), Excess: uint64(s.Excess),
 				Fallbacks: counts(s.Fallbacks), Latency: s.Latency,

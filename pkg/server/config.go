@@ -248,7 +248,7 @@ func (c *Config) problems() (list []problem) {
 	if _, err := serverMode(c.ReadMode); err != nil {
 		add("read-mode", ": %w", err)
 	}
-	if _, err := c.writeMode(); err != nil {
+	if _, err := serverMode(c.WriteMode); err != nil {
 		add("write-mode", ": %w", err)
 	}
 	if _, err := c.listenPort(); err != nil {
@@ -317,19 +317,3 @@ func serverMode(s string) (dataio.Mode, error) {
 }
 
 var errDefaultMode = errors.New("mode default is for one export, which then follows the server: choose buffered, dontcache or direct")
-
-// writeMode parses write-mode and refuses what the data path doesn't have.
-func (c *Config) writeMode() (dataio.Mode, error) {
-	m, err := serverMode(c.WriteMode)
-	if err == nil && !writable(m) {
-		err = errWriteMode(m)
-	}
-	return m, err
-}
-
-// writable tells whether WRITE has the mode.
-func writable(m dataio.Mode) bool { return m == dataio.Buffered || m == dataio.Default }
-
-func errWriteMode(m dataio.Mode) error {
-	return fmt.Errorf("WRITE has no mode %s in this version: use buffered", m)
-}

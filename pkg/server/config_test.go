@@ -75,7 +75,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		"read-mode":    func(c *Config) { c.ReadMode = "sideways" },
 		"id-domain":    func(c *Config) { c.IDDomain = "a@example.org" },
 		"names":        func(c *Config) { c.Names = "latin-1" },
-		"write-mode":   func(c *Config) { c.WriteMode = "direct" },
+		"write-mode":   func(c *Config) { c.WriteMode = "sideways" },
 		"listen":       func(c *Config) { c.Listen = "2049" },
 		"--export":     func(c *Config) { c.Exports, c.Export = "", nil },
 		"slow-threads": func(c *Config) { c.SlowThreads = 0 },

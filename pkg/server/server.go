@@ -132,7 +132,7 @@ func (s *Server) setModes() error {
 	if err != nil {
 		return fmt.Errorf("read-mode: %w", err)
 	}
-	write, err := s.cfg.writeMode()
+	write, err := serverMode(s.cfg.WriteMode)
 	if err != nil {
 		return fmt.Errorf("write-mode: %w", err)
 	}
