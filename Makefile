@@ -2,6 +2,7 @@
 #   make run [EXPORT=DIR]       build, serve a directory to this host, print the mount command
 #   make test                   everything, a real Linux kernel as the client included
 #   make bench                  figures beside nfs-ganesha (test/bench/bench.mk)
+#   make lab-nfsd               ratios to the kernel's server, in a virtual machine (test/lab/nfsd/nfsd.mk)
 #   make lint                   gofmt, vet, staticcheck
 #   make connectathon CTHON=DIR run the built Connectathon suite in DIR (test/README.md)
 #   make conformance SUITE=DIR EXPORT=PATH [SERVER=HOST:PORT]   run the built pynfs in DIR against a server
@@ -68,3 +69,4 @@ bench-packages:
 	@test/scripts/packages.sh test/bench/packages.txt
 
 include test/bench/bench.mk
+include test/lab/nfsd/nfsd.mk

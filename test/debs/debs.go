@@ -42,9 +42,10 @@ func Newest(name string, match *regexp.Regexp) (string, error) {
 			if err != nil {
 				return err
 			}
-			for word := range strings.FieldsSeq(out) {
-				if match.MatchString(word) {
-					found = word
+			for line := range strings.Lines(out) {
+				on, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: ")
+				if ok && match.MatchString(on) {
+					found = on
 					return nil
 				}
 			}

@@ -73,15 +73,15 @@ func TestUnpackFails(t *testing.T) {
 
 func TestNewest(t *testing.T) {
 	fakeApt(t, map[string]string{"apt-get": "", "dpkg": "", "apt-cache": `
-[ "$2" = linux-image-amd64 ] || exit 100
-echo "linux-image-amd64
+[ "$2" = linux-image-6-amd64 ] || exit 100
+echo "linux-image-6-amd64
   Depends: linux-base
   Depends: linux-image-6.1.0-9-amd64"`})
 	match := regexp.MustCompile(`^linux-image-[0-9]`)
-	if got, err := Newest("linux-image-amd64", match); got != "linux-image-6.1.0-9-amd64" || err != nil {
+	if got, err := Newest("linux-image-6-amd64", match); got != "linux-image-6.1.0-9-amd64" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := Newest("linux-image-amd64", regexp.MustCompile("^other$")); err == nil {
+	if got, err := Newest("linux-image-6-amd64", regexp.MustCompile("^other$")); err == nil {
 		t.Errorf("nothing matches, but: %q", got)
 	}
 	if got, err := Newest("nonsense", match); err == nil {
