@@ -33,9 +33,10 @@ type buffer struct {
 }
 
 type bufferPool struct {
-	limit int64
+	patience time.Duration // how long a get that waits does so
 
 	mu    sync.Mutex
+	limit int64 // of bytes; see SetBufferBytes
 	free  [len(classSizes)][]*buffer
 	spare [len(classSizes)]int // fewest free since the last trim
 	bytes int64                // mapped
@@ -45,12 +46,12 @@ type bufferPool struct {
 	denied atomic.Uint64 // gets that returned none
 }
 
-func newBufferPool(limit int) *bufferPool {
-	return &bufferPool{limit: int64(max(limit, classSizes[len(classSizes)-1]+classSlack))}
+func newBufferPool(limit int, patience time.Duration) *bufferPool {
+	return &bufferPool{limit: int64(max(limit, MinPoolBytes)), patience: patience}
 }
 
 // get returns a buffer of at least n bytes, or nil when none can be had: at
-// once, or with wait after a second.
+// once, or with wait within the pool's patience.
 func (p *bufferPool) get(n int, wait bool) *buffer {
 	class := 0
 	for ; class < len(classSizes) && n > classSizes[class]+classSlack; class++ {
@@ -74,7 +75,7 @@ func (p *bufferPool) get(n int, wait bool) *buffer {
 
 func (p *bufferPool) waitGet(class int) *buffer {
 	p.waits.Add(1)
-	deadline := time.Now().Add(time.Second)
+	deadline := time.Now().Add(p.patience)
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		time.Sleep(pause)
 		if b := p.tryGet(class); b != nil || time.Now().After(deadline) {
@@ -93,15 +94,7 @@ func (p *bufferPool) tryGet(class int) *buffer {
 		return b
 	}
 	size := classSizes[class] + classSlack
-	// Make room out of the other sizes, the largest first.
-	for c := len(classSizes) - 1; c >= 0 && p.bytes+int64(size) > p.limit; c-- {
-		for len(p.free[c]) > 0 && p.bytes+int64(size) > p.limit {
-			l := len(p.free[c]) - 1
-			p.unmap(p.free[c][l])
-			p.free[c] = p.free[c][:l]
-			p.spare[c] = min(p.spare[c], l)
-		}
-	}
+	p.makeRoom(int64(size)) // out of the other sizes
 	if p.bytes+int64(size) > p.limit {
 		return nil
 	}
@@ -125,8 +118,12 @@ func (p *bufferPool) unmap(b *buffer) {
 func (p *bufferPool) put(b *buffer) {
 	p.used.Add(-1)
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bytes > p.limit { // the limit was lowered meanwhile
+		p.unmap(b)
+		return
+	}
 	p.free[b.class] = append(p.free[b.class], b)
-	p.mu.Unlock()
 }
 
 // trim unmaps the buffers that nobody has needed since it last ran.

@@ -14,7 +14,6 @@ package dataio
 
 import (
 	"fmt"
-	"math"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -36,6 +35,12 @@ const (
 	smallBuffer        = xdr.SmallPayload
 
 	trimEvery = 30 * time.Second
+
+	// How long a call may wait for a buffer. Without a plain one a READ is not
+	// served; without an aligned one it is, through the page cache, so that a
+	// longer wait than for the disk would be a loss.
+	plainPatience  = time.Second
+	directPatience = 20 * time.Millisecond
 )
 
 // Config sets an engine up; zero values mean the default.
@@ -65,7 +70,7 @@ type Warning struct {
 // Engine serves reads and writes. All methods may be called from any
 // goroutine; a Thread belongs to one at a time.
 type Engine struct {
-	spliceMin int
+	spliceMin atomic.Int64 // see SetSpliceMin
 	maxIO     int
 	bus       *trace.Bus
 	warn      func(Warning)
@@ -94,7 +99,6 @@ func New(cfg Config) (*Engine, error) {
 			*v = d
 		}
 	}
-	def(&cfg.SpliceMin, DefaultSpliceMin)
 	def(&cfg.MaxIO, DefaultMaxIO)
 	def(&cfg.BufferBytes, DefaultBufferBytes)
 	def(&cfg.DirectBytes, DefaultBufferBytes)
@@ -105,24 +109,21 @@ func New(cfg Config) (*Engine, error) {
 	case cfg.MaxIO < pageSize || cfg.MaxIO > MaxMaxIO:
 		return nil, fmt.Errorf("largest READ of %d bytes: use %d to %d", cfg.MaxIO, pageSize, MaxMaxIO)
 	}
-	if cfg.SpliceMin < 0 || cfg.Pipes < 0 {
-		cfg.SpliceMin = math.MaxInt
-	}
 	e := &Engine{
-		spliceMin: cfg.SpliceMin,
-		maxIO:     cfg.MaxIO,
-		bus:       cfg.Trace,
-		warn:      cfg.Warn,
-		plain:     newBufferPool(cfg.BufferBytes),
-		direct:    newBufferPool(cfg.DirectBytes),
-		pipes:     pipePool{max: max(cfg.Pipes, 0)},
-		enter:     (*filecache.Order).BeginSplit,
-		leave:     (*filecache.Order).End,
-		fsync:     unix.Fsync,
-		pread:     (*Thread).preadv2,
-		pwrite:    (*Thread).pwritev2,
-		stop:      make(chan struct{}),
+		maxIO:  cfg.MaxIO,
+		bus:    cfg.Trace,
+		warn:   cfg.Warn,
+		plain:  newBufferPool(cfg.BufferBytes, plainPatience),
+		direct: newBufferPool(cfg.DirectBytes, directPatience),
+		pipes:  pipePool{max: max(cfg.Pipes, 0)},
+		enter:  (*filecache.Order).BeginSplit,
+		leave:  (*filecache.Order).End,
+		fsync:  unix.Fsync,
+		pread:  (*Thread).preadv2,
+		pwrite: (*Thread).pwritev2,
+		stop:   make(chan struct{}),
 	}
+	e.SetSpliceMin(cfg.SpliceMin)
 	if e.warn == nil {
 		e.warn = func(Warning) {}
 	}

@@ -1,11 +1,12 @@
-// Modes of I/O and where they are set: for the whole server, and over that
-// for one export. Each call loads the mode once, when it starts, so a change
+// Modes of I/O and where they are set: for the whole server, over that for
+// one export, and over both for clients (clientmode.go). Each call loads the mode once, when it starts, so a change
 // holds from the next call on and never touches one in flight.
 
 package dataio
 
 import (
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 )
@@ -55,9 +56,10 @@ func ParseMode(s string) (Mode, error) {
 // Override is one export's setting. An export holds on to its Override; the modes in it are Default while nothing is set.
 type Override struct{ read, write atomic.Uint32 }
 
-// Modes is the server's setting and the exports'. The zero value is buffered throughout.
+// Modes is the server's setting, the exports' and the clients'. The zero value is buffered throughout.
 type Modes struct {
 	server  Override
+	clients atomic.Pointer[[]clientMode] // nil for none; see clientmode.go
 	mu      sync.Mutex
 	exports map[string]*Override // by export path; entries stay, so that an export's pointer stays good across reloads
 }
@@ -77,8 +79,12 @@ func (m *Modes) Export(path string) *Override {
 	return o
 }
 
-// Read returns the read mode in force under o, which may be nil.
-func (m *Modes) Read(o *Override) Mode {
+// Read returns the read mode in force for a client, which may be the zero Addr, under o, which may be nil: the client's
+// own, else the export's, else the server's.
+func (m *Modes) Read(o *Override, client netip.Addr) Mode {
+	if v := m.clientRead(client); v != Default {
+		return v
+	}
 	if o != nil {
 		if v := Mode(o.read.Load()); v != Default {
 			return v
@@ -87,8 +93,11 @@ func (m *Modes) Read(o *Override) Mode {
 	return max(Mode(m.server.read.Load()), Buffered)
 }
 
-// Write returns the write mode in force under o, which may be nil.
-func (m *Modes) Write(o *Override) Mode {
+// Write returns the write mode in force, as Read does the read mode.
+func (m *Modes) Write(o *Override, client netip.Addr) Mode {
+	if v := m.clientWrite(client); v != Default {
+		return v
+	}
 	if o != nil {
 		if v := Mode(o.write.Load()); v != Default {
 			return v
@@ -119,13 +128,15 @@ type ModePair struct {
 type ModesSnapshot struct {
 	Server  ModePair            `json:"server"`
 	Exports map[string]ModePair `json:"exports"`
+	Clients map[string]ModePair `json:"clients"` // by ClientName
 }
 
 // Snapshot returns what is set.
 func (m *Modes) Snapshot() ModesSnapshot {
 	s := ModesSnapshot{
-		Server:  ModePair{m.Read(nil).String(), m.Write(nil).String()},
+		Server:  ModePair{m.Read(nil, netip.Addr{}).String(), m.Write(nil, netip.Addr{}).String()},
 		Exports: make(map[string]ModePair),
+		Clients: make(map[string]ModePair),
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -133,6 +144,11 @@ func (m *Modes) Snapshot() ModesSnapshot {
 		r, w := Mode(o.read.Load()), Mode(o.write.Load())
 		if r != Default || w != Default {
 			s.Exports[path] = ModePair{r.String(), w.String()}
+		}
+	}
+	if list := m.clients.Load(); list != nil {
+		for _, c := range *list {
+			s.Clients[ClientName(c.net)] = ModePair{c.read.String(), c.write.String()}
 		}
 	}
 	return s

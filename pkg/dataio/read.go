@@ -208,7 +208,9 @@ func (r *read) copy(fd int, flags uintptr, used Mode) (ReadRes, error) {
 }
 
 // useSplice decides between moving pages and copying bytes.
-func (e *Engine) useSplice(q *ReadReq, count int) bool { return q.Splice && count >= e.spliceMin }
+func (e *Engine) useSplice(q *ReadReq, count int) bool {
+	return q.Splice && int64(count) >= e.spliceMin.Load()
+}
 
 // splice moves page-cache pages into pipes.
 func (r *read) splice(fd int) (ReadRes, reason, error) {
@@ -306,7 +308,7 @@ func (r *read) direct() (ReadRes, reason, error) {
 	if !ok {
 		return ReadRes{}, tooWide, nil
 	}
-	b := r.e.direct.get(wide, false)
+	b := r.e.direct.get(wide, true)
 	if b == nil {
 		return ReadRes{}, noBuffer, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -507,7 +508,7 @@ func TestModesUnderLoad(t *testing.T) {
 			for range 250 {
 				off := uint64(rnd.Intn(len(model)))
 				n := uint32(1 + rnd.Intn(300<<10))
-				res, err := r.e.Read(th, &ReadReq{File: f, Offset: off, Count: n, Mode: m.Read(nil), First: true, Splice: rnd.Intn(2) == 0})
+				res, err := r.e.Read(th, &ReadReq{File: f, Offset: off, Count: n, Mode: m.Read(nil, netip.Addr{}), First: true, Splice: rnd.Intn(2) == 0})
 				if err != nil {
 					t.Error(err)
 					return

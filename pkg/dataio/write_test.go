@@ -491,36 +491,3 @@ func TestWriteDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
-
-func TestModes(t *testing.T) {
-	for s, want := range map[string]Mode{"default": Default, "buffered": Buffered, "0": Buffered, "dontcache": DontCache, "1": DontCache, "direct": Direct, "2": Direct, "auto": Auto} {
-		if m, err := ParseMode(s); m != want || err != nil {
-			t.Errorf("%s: %v, %v", s, m, err)
-		}
-	}
-	for _, s := range []string{"", "3", "Direct", "Auto"} {
-		if _, err := ParseMode(s); err == nil || !strings.Contains(err.Error(), "dontcache") {
-			t.Errorf("%q: %v", s, err)
-		}
-	}
-	var m Modes
-	o := m.Export("/a")
-	if m.Read(nil) != Buffered || m.Write(o) != Buffered || m.Export("/a") != o {
-		t.Error("zero value")
-	}
-	m.SetRead(Direct)
-	m.SetWrite(DontCache)
-	m.SetExportRead("/a", DontCache)
-	m.SetExportWrite("/b", Direct)
-	if m.Read(o) != DontCache || m.Write(o) != DontCache || m.Read(m.Export("/b")) != Direct || m.Write(m.Export("/b")) != Direct {
-		t.Error("override")
-	}
-	s := m.Snapshot()
-	if s.Server != (ModePair{"direct", "dontcache"}) || len(s.Exports) != 2 || s.Exports["/a"] != (ModePair{"dontcache", "default"}) {
-		t.Errorf("%+v", s)
-	}
-	m.SetExportRead("/a", Default)
-	if s = m.Snapshot(); m.Read(o) != Direct || len(s.Exports) != 1 {
-		t.Errorf("%+v", s)
-	}
-}

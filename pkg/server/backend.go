@@ -6,6 +6,7 @@ package server
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -65,7 +66,7 @@ func (b backend) rpcbindStatus() string {
 }
 
 func (b backend) IOMode() admin.IOMode {
-	m := admin.IOMode{Read: b.modes.Read(nil).String(), Write: b.modes.Write(nil).String(), Exports: []admin.ExportIOMode{}}
+	m := admin.IOMode{Read: b.modes.Read(nil, netip.Addr{}).String(), Write: b.modes.Write(nil, netip.Addr{}).String(), Exports: []admin.ExportIOMode{}}
 	set := b.modes.Snapshot().Exports
 	for _, e := range b.ns.Set().Exports() {
 		if pair, ok := set[e.Path]; ok {
@@ -128,7 +129,7 @@ func (b backend) Exports() []admin.Export {
 		o := b.modes.Export(e.Path)
 		x := admin.Export{
 			Path: e.Path, Source: fmt.Sprintf("%s:%d", e.File, e.Line), Clients: []admin.ExportClient{},
-			ReadMode: b.modes.Read(o).String(), WriteMode: b.modes.Write(o).String(), Problem: problems[e.Path],
+			ReadMode: b.modes.Read(o, netip.Addr{}).String(), WriteMode: b.modes.Write(o, netip.Addr{}).String(), Problem: problems[e.Path],
 		}
 		for i := range e.Clients {
 			c := &e.Clients[i]

@@ -259,7 +259,7 @@ func (s *Server) Start() (err error) {
 		return err
 	}
 	ready := s.log.Info().Str("version", Version()).Strs("listen", s.Addrs()).Int("exports", len(s.ns.Set().Exports())).
-		Stringer("read_mode", s.modes.Read(nil)).Stringer("write_mode", s.modes.Write(nil))
+		Stringer("read_mode", s.modes.Read(nil, netip.Addr{})).Stringer("write_mode", s.modes.Write(nil, netip.Addr{}))
 	if s.cfg.Admin != "" {
 		ready = ready.Str("admin", s.cfg.Admin)
 	}

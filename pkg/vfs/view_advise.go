@@ -23,7 +23,7 @@ const willNeedPiece = 128 << 10
 
 // readMode is the mode of a READ.
 func (v *View) readMode() dataio.Mode {
-	m := v.ns.cfg.Modes.Read(v.exp.mode)
+	m := v.ns.cfg.Modes.Read(v.exp.mode, v.c.Addr)
 	if v.c.Advice&(AdviseDontNeed|AdviseNoReuse) != 0 && m == dataio.Buffered {
 		m = dataio.DontCache
 	}

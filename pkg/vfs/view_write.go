@@ -66,7 +66,7 @@ func (v *View) WriteRun(n Node, off uint64, data []byte, more [][]byte, stable u
 	start := nanotime()
 	th.wq = dataio.WriteReq{
 		File: n.f, Offset: off, Data: data, More: more, Stable: stable,
-		Mode: v.ns.cfg.Modes.Write(v.exp.mode), NoWait: !v.c.MayBlock,
+		Mode: v.ns.cfg.Modes.Write(v.exp.mode, v.c.Addr), NoWait: !v.c.MayBlock,
 		XID: v.c.XID, Client: v.c.Addr, Export: v.exp.cfg.Path,
 	}
 	w.N, w.Committed, w.Verf, err = v.ns.cfg.Engine.Write(th.data, &th.wq)
