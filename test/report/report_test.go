@@ -284,7 +284,7 @@ func checkPicture(t *testing.T, s *shown) {
 		}
 	}
 	// The page itself, its text, and the line of the first mode.
-	for name, want := range map[string][3]uint32{"page": {255, 255, 255}, "text": {0x1b, 0x22, 0x30}, "first mode": {0x00, 0x72, 0xb2}} {
+	for name, want := range map[string][3]uint32{"page": {255, 255, 255}, "text": {0x1b, 0x22, 0x30}, "first mode": {0x23, 0x3f, 0xac}} {
 		if seen[want] < 50 {
 			t.Errorf("only %d pixels have the colour of the %s", seen[want], name)
 		}

@@ -76,12 +76,15 @@ func TestRatiosSayWhetherTheyShowAnything(t *testing.T) {
 		{bench.Interval{Median: 1, Low: 1, High: 1}, "≈ ×1.00 [1.00, 1.00]"},
 		{bench.Interval{Median: math.NaN(), Low: 1, High: 1}, ""},
 	} {
-		if got := ratioTo(&c.in); got != c.want {
+		if got := ratioTo(&c.in, true); got != c.want {
 			t.Errorf("%v: %q, want %q", c.in, got, c.want)
 		}
 	}
-	if got := ratioTo(nil); got != "" {
+	if got := ratioTo(nil, true); got != "" {
 		t.Errorf("no ratio: %q", got)
+	}
+	if got := ratioTo(&bench.Interval{Median: 1.4, Low: 1.4, High: 1.4}, false); got != "×1.40" {
+		t.Errorf("one run: %q", got)
 	}
 }
 

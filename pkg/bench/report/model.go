@@ -132,9 +132,12 @@ func mainSide(r *bench.Run) *bench.Side {
 // label is the name as it fits into a chart.
 func (m *mode) label() string { return shown(m.Name, labelMax) }
 
-// interval is what a chart draws around a median; nil without a comparison.
+// hasIntervals tells whether the medians' intervals say anything: one run has none.
+func (m *mode) hasIntervals() bool { return m.compared != nil && m.compared.Runs > 1 }
+
+// interval is what a chart draws around a median; nil without one.
 func (m *mode) interval(v bench.Interval) *bench.Interval {
-	if m.compared == nil {
+	if !m.hasIntervals() {
 		return nil
 	}
 	return &v
@@ -143,7 +146,7 @@ func (m *mode) interval(v bench.Interval) *bench.Interval {
 func (m *mode) cell(scale []unit, v bench.Interval) cell {
 	median, ends := interval(scale, v)
 	c := text1(median)
-	if ends != "" {
+	if ends != "" && m.hasIntervals() {
 		c.Small = []string{ends}
 	}
 	return c

@@ -14,6 +14,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -40,6 +41,10 @@ const (
 	mostRuns  = 400 // in the table of runs
 	mostNotes = 50
 )
+
+// fewRuns of a mode are too few for its interval: the runs of five blocks lie all
+// on one side of the true median once in sixteen times, those of three in four.
+const fewRuns = 5
 
 // page is what the template is filled with.
 type page struct {
@@ -266,6 +271,15 @@ func warnings(r *bench.Report, all []*mode) []string {
 		}
 		list = append(list, s)
 	}
+	if r.Comparison != nil && len(all) > 0 {
+		fewest := slices.MinFunc(all, func(a, b *mode) int { return cmp.Compare(len(a.runs), len(b.runs)) })
+		switch n := len(fewest.runs); {
+		case n == 1:
+			list = append(list, "A mode has a single run: there is no interval, and a ratio may be chance. Use more blocks.")
+		case n > 1 && n < fewRuns:
+			list = append(list, fmt.Sprintf("A mode has only %d runs: intervals of fewer than %d are too narrow to be relied on. Use more blocks.", n, fewRuns))
+		}
+	}
 	if len(all) > mostModes {
 		list = append(list, fmt.Sprintf("The charts have the first %d of %d modes.", mostModes, len(all)))
 	}
@@ -283,11 +297,14 @@ func summary(r *bench.Report, all []*mode) table {
 	if r.Comparison != nil {
 		t.Caption = fmt.Sprintf("Medians with their %s%% intervals, and ratios (×) to the first mode", short(100*r.Comparison.Confidence))
 	}
+	if reads, writes := sides(r); reads && writes {
+		t.Caption += "; latencies are those of READs"
+	}
 	for i, m := range all {
 		// The first mode's ratios are 1.
 		ratio := func(c cell, of func(*bench.ModeSummary) *bench.Interval) cell {
 			if i > 0 && m.compared != nil {
-				if s := ratioTo(of(m.compared)); s != "" {
+				if s := ratioTo(of(m.compared), m.hasIntervals()); s != "" {
 					c.Small = append(c.Small, s)
 				}
 			}
@@ -312,12 +329,16 @@ func summary(r *bench.Report, all []*mode) table {
 	return t
 }
 
-// ratioTo is a ratio with its interval, marked where that includes 1.
-func ratioTo(v *bench.Interval) string {
+// ratioTo is a ratio, and if it has one its interval, marked where that includes 1.
+func ratioTo(v *bench.Interval, hasInterval bool) string {
 	if v == nil || !finite(v.Median) || !finite(v.Low) || !finite(v.High) {
 		return ""
 	}
-	s := "×" + digits(v.Median) + " [" + digits(v.Low) + ", " + digits(v.High) + "]"
+	s := "×" + digits(v.Median)
+	if !hasInterval {
+		return s
+	}
+	s += " [" + digits(v.Low) + ", " + digits(v.High) + "]"
 	if v.Low <= 1 && 1 <= v.High {
 		s = "≈ " + s
 	}

@@ -146,6 +146,13 @@ func TestTheSummarysFigures(t *testing.T) {
 	if strings.Join(got, "; ") != strings.Join(want, "; ") {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+	if c := summary(r, modes(r)).Caption; strings.Contains(c, "READs") {
+		t.Errorf("caption %q", c)
+	}
+	mixed := sample.Mixed()
+	if c := summary(mixed, modes(mixed)).Caption; !strings.Contains(c, "READs") {
+		t.Errorf("caption %q", c)
+	}
 	// Without a comparison: medians of the runs, and no intervals.
 	r.Comparison = nil
 	r.Runs = r.Runs[:3]
@@ -173,6 +180,15 @@ func TestErrorsAndLimitsAreSaid(t *testing.T) {
 	for _, want := range []string{"12 calls failed", "READ at 4096: NFS3ERR_IO", "ended before all runs", "3 more notes are in the JSON", "The first 400 of 401 runs"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is not in the page", want)
+		}
+	}
+	for blocks, want := range map[int]string{1: "a single run", 2: "only 2 runs", 4: "only 4 runs", 5: ""} {
+		page := write(t, sample.Comparison(blocks, "buffered", "direct"))
+		if got := strings.Contains(page, "Use more blocks"); got != (want != "") || !strings.Contains(page, want) {
+			t.Errorf("%d blocks: want %q in the page", blocks, want)
+		}
+		if got := strings.Contains(page, "≈ ×") || strings.Contains(page, "]</small>"); got != (blocks > 1) {
+			t.Errorf("%d blocks: intervals %v", blocks, got)
 		}
 	}
 	if page := write(t, sample.Many(mostModes+1)); !strings.Contains(page, "The charts have the first 32 of 33 modes.") {

@@ -184,7 +184,7 @@ func run(rnd *rand.Rand, s shape, mode string, block, order, intervals int) benc
 	r.Reads = bench.Side{Ops: r.Ops, Bytes: r.Bytes}
 	// Latencies: most around the usual one, one in a hundred around the slow one.
 	counts := map[int64]uint64{}
-	n := min(r.Ops, 20000)
+	n := min(r.Ops, 8000)
 	for range n {
 		ns := s.fast * math.Exp(0.25*rnd.NormFloat64())
 		if rnd.Float64() < 0.01 {
