@@ -22,7 +22,7 @@ type held struct {
 func (t *service) hold(c *Conn, order []int, rest []byte) {
 	if len(order) == 1 && len(rest) == 0 {
 		if p := &t.calls[order[0]]; p.buf != nil {
-			c.held = held{buf: p.buf, end: len(p.body), bare: true}
+			c.held = held{buf: p.buf, at: p.buf.at, end: p.buf.at + len(p.body), bare: true}
 			p.buf = nil
 			return
 		}
@@ -106,7 +106,7 @@ func (t *service) resume(c *Conn) bool {
 func (t *service) resumeOne(c *Conn) bool {
 	h := c.held
 	c.held = held{}
-	t.calls = append(t.calls, incoming{body: h.buf.b[:h.end:h.end], buf: h.buf})
+	t.calls = append(t.calls, incoming{body: h.buf.b[h.at:h.end:h.end], buf: h.buf})
 	t.srv.look(&t.calls[0])
 	n, ok := t.burst(c, append(t.order[:0], 0), t.srv.Now())
 	if n == 0 {

@@ -32,6 +32,7 @@ const mapFrom = 64 << 10 // sizes from here on are mapped
 
 type buffer struct {
 	b     []byte
+	at    int // where the record starts, see land.go
 	class int
 	next  *buffer
 }
@@ -60,7 +61,8 @@ type pool struct {
 	queues  [numWants][]*Conn
 	waiting atomic.Int32 // how many connections are in them
 
-	poison bool // tests: overwrite what is given back
+	land   lander // where large records belong; nil: at the start
+	poison bool   // tests: overwrite what is given back
 }
 
 // want is what a connection wants memory for.
@@ -89,8 +91,9 @@ func (p *pool) share(w want) int64 { return p.limit / 8 * [numWants]int64{5, 6, 
 func newPool(limit int64, maxRecord, maxRead int) *pool {
 	p := &pool{limit: limit, maxIdle: limit / 4}
 	page := func(n int) int { return (n + 4095) &^ 4095 }
-	top, most := page(maxRecord), page(maxRecord+maxRead+4)
-	for _, n := range []int{1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10} {
+	top, most := page(maxRecord+landUnit), page(maxRecord+maxRead+4)
+	const more = 2 * landUnit // room for a header, and to land
+	for _, n := range []int{1 << 10, 4 << 10, 16 << 10, 64<<10 + more, 256<<10 + more} {
 		if n < top {
 			p.classes = append(p.classes, sizeClass{size: n})
 		}
@@ -168,6 +171,7 @@ func (p *pool) issue(i int) *buffer {
 	}
 	p.mu.Unlock()
 	if b != nil {
+		b.at = 0
 		return b
 	}
 	if k.size < mapFrom {

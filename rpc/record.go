@@ -4,7 +4,8 @@
 // A record that arrives whole is used where it lies in the read buffer; when
 // it came in fragments, they are moved together in place. One that is
 // incomplete at the end of a read moves to a buffer of its own size, into
-// which the rest is then read directly.
+// which the rest is then read directly. Where in that buffer a large record
+// starts is decided by its head (land.go).
 
 package rpc
 
@@ -26,7 +27,8 @@ var (
 
 // assembly is a record that is incomplete.
 type assembly struct {
-	buf   *buffer // holds got bytes of the record, without marks
+	buf   *buffer // holds got bytes of the record, without marks, from buf.at on
+	land  lander  // not nil: the head is not there yet, see place
 	got   int
 	left  int     // bytes of the current fragment that are to come
 	last  bool    // it is the last fragment
@@ -121,9 +123,9 @@ func (a *assembly) feed(in []byte, p *pool, pocket *int64, maxRecord int) (n int
 				}
 				continue
 			}
-			a.reserve(p, pocket)
+			a.reserve(p, pocket, in[n:])
 		}
-		k := copy(a.buf.b[a.got:a.got+a.left], in[n:])
+		k := copy(a.room(), in[n:])
 		n += k
 		if a.added(k) {
 			return n, true, nil
@@ -132,8 +134,17 @@ func (a *assembly) feed(in []byte, p *pool, pocket *int64, maxRecord int) (n int
 	return n, false, nil
 }
 
-// reserve makes room for the current fragment.
-func (a *assembly) reserve(p *pool, pocket *int64) {
+// reserve makes room for the current fragment, of which in are the first bytes.
+func (a *assembly) reserve(p *pool, pocket *int64, in []byte) {
+	if a.buf == nil && a.last && a.left >= largeFrom && p.land != nil {
+		a.buf = p.getFrom(pocket, landUnit+a.left)
+		if len(in) >= landHead {
+			a.buf.at = p.land(in[:min(len(in), a.left)])
+		} else {
+			a.land = p.land
+		}
+		return
+	}
 	if a.buf != nil && len(a.buf.b) >= a.got+a.left {
 		return
 	}
@@ -145,18 +156,25 @@ func (a *assembly) reserve(p *pool, pocket *int64) {
 	a.buf = b
 }
 
-// room is where the rest of the current fragment belongs.
+// room is where the rest of the current fragment belongs, or the next of it.
 func (a *assembly) room() []byte {
 	if a.left == 0 {
 		return nil
 	}
-	return a.buf.b[a.got : a.got+a.left]
+	if a.land != nil {
+		return a.buf.b[a.got:landHead]
+	}
+	at := a.buf.at + a.got
+	return a.buf.b[at : at+a.left]
 }
 
 // added says that k bytes came into room; it reports whether the record is complete.
 func (a *assembly) added(k int) bool {
 	a.got += k
 	a.left -= k
+	if a.land != nil && a.got == landHead {
+		a.place()
+	}
 	return a.left == 0 && a.last && k > 0
 }
 
@@ -174,7 +192,7 @@ func (a *assembly) note(now int64) {
 func (a *assembly) finish() (body []byte, b *buffer) {
 	b = a.buf
 	if b != nil {
-		body = b.b[:a.got:a.got]
+		body = b.b[b.at : b.at+a.got : b.at+a.got]
 	}
 	*a = assembly{}
 	return body, b

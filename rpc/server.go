@@ -81,6 +81,7 @@ func NewServer(cfg Config) (*Server, error) {
 		runtime.GOMAXPROCS(want)
 	}
 	s.pool = newPool(cfg.RecordMemory, cfg.MaxRecord, readSize)
+	s.pool.land = s.lander()
 	s.pool.poison = cfg.poison
 	s.table = newTable(cfg.MaxConns)
 	s.slow = newSlowPool(s)

@@ -59,9 +59,12 @@ func (s *slowPool) submit(c *Conn, p *incoming, arrived int64) bool {
 	c.inflight++
 	c.mu.Unlock()
 
-	buf := p.buf
+	buf, skew := p.buf, 0
 	if buf == nil {
-		if buf = s.srv.pool.get(len(p.body), first && len(p.body) <= smallCall); buf == nil {
+		if len(p.body) > smallCall {
+			skew = p.skew()
+		}
+		if buf = s.srv.pool.get(skew+len(p.body), first && len(p.body) <= smallCall); buf == nil {
 			c.mu.Lock()
 			c.inflight--
 			c.waiting = s.srv.pool.await(c, wantRun)
@@ -87,8 +90,8 @@ func (s *slowPool) submit(c *Conn, p *incoming, arrived int64) bool {
 	sc.in, sc.arrived = *p, arrived
 	sc.in.taken = false
 	if p.buf == nil {
-		n := copy(buf.b, p.body)
-		sc.in.body, sc.in.buf = buf.b[:n:n], buf
+		n := skew + copy(buf.b[skew:], p.body)
+		sc.in.body, sc.in.buf = buf.b[skew:n:n], buf
 		sc.in.head.decode(sc.in.body) // its slices must point into the copy
 	}
 	p.buf, p.cache = nil, cacheRef{}

@@ -80,6 +80,11 @@ type Proc struct {
 	Bulk bool
 	// Slow: always runs on a slow thread.
 	Slow bool
+	// Land says where in the arguments the payload of a large call starts, and
+	// which place in a file it is for, so that it is read to memory that is
+	// aligned as the file is; false: there is none. args may be cut short
+	// after some hundred bytes. It must be cheap and keep nothing of args.
+	Land func(args []byte) (at int, off uint64, ok bool)
 }
 
 // caches tells whether the reply to a call with these arguments is kept.

@@ -70,7 +70,7 @@ func (s *Service) Programs() []rpc.Program {
 			wire3.NFSPROC3_ACCESS:      {Name: "ACCESS", Run: s.access},
 			wire3.NFSPROC3_READLINK:    {Name: "READLINK", Run: s.readlink},
 			wire3.NFSPROC3_READ:        {Name: "READ", Run: s.read},
-			wire3.NFSPROC3_WRITE:       {Name: "WRITE", Run: s.write, Cache: true, Bulk: true},
+			wire3.NFSPROC3_WRITE:       {Name: "WRITE", Run: s.write, Cache: true, Bulk: true, Land: landWrite},
 			wire3.NFSPROC3_CREATE:      {Name: "CREATE", Run: s.create, Cache: true},
 			wire3.NFSPROC3_MKDIR:       {Name: "MKDIR", Run: s.mkdir, Cache: true},
 			wire3.NFSPROC3_SYMLINK:     {Name: "SYMLINK", Run: s.symlink, Cache: true},

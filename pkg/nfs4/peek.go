@@ -17,23 +17,7 @@ import (
 func peek(d xdr.Decoder, ops int) (quick, effects bool) {
 	quick = true
 	for range ops {
-		switch wire.NfsOpnum4(d.Uint32()) {
-		case wire.OP_PUTROOTFH, wire.OP_PUTPUBFH, wire.OP_GETFH, wire.OP_SAVEFH, wire.OP_RESTOREFH, wire.OP_LOOKUPP, wire.OP_READLINK:
-		case wire.OP_PUTFH, wire.OP_LOOKUP, wire.OP_SECINFO:
-			d.Opaque(xdr.Unbounded)
-		case wire.OP_SEQUENCE:
-			d.Next(32)
-		case wire.OP_GETATTR:
-			skipBitmap(&d)
-		case wire.OP_ACCESS:
-			d.Next(4)
-		case wire.OP_RENEW:
-			d.Next(8)
-		case wire.OP_READ:
-			d.Next(28)
-		case wire.OP_VERIFY, wire.OP_NVERIFY:
-			skipBitmap(&d)
-			d.Opaque(xdr.Unbounded)
+		switch op := wire.NfsOpnum4(d.Uint32()); op {
 		case wire.OP_WRITE:
 			d.Next(28)
 			d.Opaque(xdr.Unbounded)
@@ -49,13 +33,41 @@ func peek(d xdr.Decoder, ops int) (quick, effects bool) {
 			quick = false
 			d.Next(12)
 		default:
-			return d.Err() != nil && quick, true
+			if !skip(&d, op) {
+				return d.Err() != nil && quick, true
+			}
 		}
 		if d.Err() != nil {
 			return quick, effects // what comes before the fault has still to be answered
 		}
 	}
 	return quick, effects
+}
+
+// skip walks over the arguments of an operation that changes nothing and is not
+// known to sleep; false if op is none of these.
+func skip(d *xdr.Decoder, op wire.NfsOpnum4) bool {
+	switch op {
+	case wire.OP_PUTROOTFH, wire.OP_PUTPUBFH, wire.OP_GETFH, wire.OP_SAVEFH, wire.OP_RESTOREFH, wire.OP_LOOKUPP, wire.OP_READLINK:
+	case wire.OP_PUTFH, wire.OP_LOOKUP, wire.OP_SECINFO:
+		d.Opaque(xdr.Unbounded)
+	case wire.OP_SEQUENCE:
+		d.Next(32)
+	case wire.OP_GETATTR:
+		skipBitmap(d)
+	case wire.OP_ACCESS:
+		d.Next(4)
+	case wire.OP_RENEW:
+		d.Next(8)
+	case wire.OP_READ:
+		d.Next(28)
+	case wire.OP_VERIFY, wire.OP_NVERIFY:
+		skipBitmap(d)
+		d.Opaque(xdr.Unbounded)
+	default:
+		return false
+	}
+	return true
 }
 
 func skipBitmap(d *xdr.Decoder) {

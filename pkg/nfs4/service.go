@@ -98,7 +98,7 @@ func (s *Service) Close() { s.copies.close() }
 func (s *Service) Versions() []rpc.Version {
 	return []rpc.Version{{Vers: wire.NFS_V4, Procs: []rpc.Proc{
 		wire.NFSPROC4_NULL:     {Name: "NULL", Run: null},
-		wire.NFSPROC4_COMPOUND: {Name: "COMPOUND", Run: s.compound, Cache: true, CacheIf: keepReply},
+		wire.NFSPROC4_COMPOUND: {Name: "COMPOUND", Run: s.compound, Cache: true, CacheIf: keepReply, Land: landWrite},
 	}}}
 }
 
