@@ -27,6 +27,7 @@ type usage struct {
 	args   []string
 	alone  bool // asks no server
 	stream bool // prints one object on each line
+	load   bool // wants to know an NFS server and an export
 }
 
 // noJSON are the commands that print nothing of their own.
@@ -42,6 +43,7 @@ func everyCommand(t *testing.T, client, table string) map[string]usage {
 		"trace":         {args: []string{"--count", "2", "--event", "mode_change"}, stream: true},
 		"exports check": {args: []string{table}, alone: true}, "version": {alone: true},
 		"serve": {alone: true}, "exports": {alone: true}, "help": {alone: true},
+		"bench": {alone: true, load: true}, "bench compare": {alone: true, load: true, args: []string{"--modes", "buffered,direct", "--blocks", "1"}},
 	}
 	known := 0
 	var walk func(prefix string, cmds []*cli.Command)
@@ -135,6 +137,9 @@ func TestEveryCommandPrintsJSON(t *testing.T) {
 			continue
 		}
 		args := call(name, append([]string{"--json", "--admin", l.socket()}, way.args...)...)
+		if way.load {
+			args = append(args, "--server", l.addr, "--path", l.dir1(), "--dataset", "1MiB", "--size", "1MiB")
+		}
 		stop := func() {}
 		if way.stream {
 			stop = l.keepSetting()

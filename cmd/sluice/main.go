@@ -87,7 +87,7 @@ func newApp() *cli.App {
 		Commands: []*cli.Command{
 			serveCommand(), modeCommand(), statusCommand(), statsCommand(), exportsCommand(),
 			clientsCommand(), sessionsCommand(), opensCommand(), locksCommand(), delegationsCommand(), copiesCommand(),
-			traceCommand(), versionCommand(), helpCommand(),
+			traceCommand(), benchCommand(), versionCommand(), helpCommand(),
 		},
 	}
 	setUsageErrors(app.Commands)

@@ -28,6 +28,8 @@ type Options struct {
 	// Server is HOST or HOST:PORT. Without a port it is 2049, and where nobody
 	// listens there, what the portmapper says.
 	Server string
+	// Port, if not 0, is the port, whatever Server says.
+	Port int
 	// MountPort is where MOUNT of version 3 is; 0: at the port of NFS, or where
 	// the portmapper says.
 	MountPort int
@@ -101,12 +103,18 @@ func Open(ctx context.Context, o Options) (*Bench, error) {
 	if o.Path == "" {
 		return nil, errors.New("--path: name an export of the server, or a directory in one")
 	}
+	if o.Threads < 0 || o.Threads > MaxThreads {
+		return nil, fmt.Errorf("--threads: %d is not between 1 and %d", o.Threads, MaxThreads)
+	}
 	if len(o.Groups) > rpc.MaxGroups {
 		return nil, fmt.Errorf("--groups: AUTH_SYS takes %d at most (RFC 5531)", rpc.MaxGroups)
 	}
 	at, err := parseServer(o.Server)
 	if err != nil {
 		return nil, err
+	}
+	if o.Port != 0 {
+		at.port = o.Port
 	}
 	if err := b.prepare(ctx, at); err != nil {
 		return nil, errors.Join(err, b.Close())

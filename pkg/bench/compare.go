@@ -47,8 +47,8 @@ type CompareOptions struct {
 	OnRun func(mode string, block, order int, r *Run)
 }
 
-// check looks at the options before anything is touched.
-func (o *CompareOptions) check(w *Workload) error {
+// Check looks at the options before anything is touched.
+func (o *CompareOptions) Check(w *Workload) error {
 	switch {
 	case len(o.Modes) < 2 || len(o.Modes) > MaxModes:
 		return fmt.Errorf("--modes: name 2 to %d modes, as in buffered,direct", MaxModes)
@@ -90,18 +90,22 @@ func (o *CompareOptions) settings(w *Workload, mode string) []setting {
 	return out
 }
 
-// Compare runs the workload in each mode. It returns the runs that were made,
-// also with an error; one of them is that the modes set before could not be set
-// again.
-func (b *Bench) Compare(ctx context.Context, o CompareOptions) (runs []Run, err error) {
-	if err := o.check(&b.w); err != nil {
-		return nil, err
+// Try sets each mode once, and then what was set before: what can't be compared
+// is found out before a dataset is made. path is what will be loaded.
+func (o *CompareOptions) Try(ctx context.Context, w *Workload, path string) error {
+	return o.switching(ctx, w, path, func(*admin.Client) error { return nil })
+}
+
+// switching runs f between finding out what is set and setting it again.
+func (o *CompareOptions) switching(ctx context.Context, w *Workload, path string, f func(*admin.Client) error) (err error) {
+	if err := o.Check(w); err != nil {
+		return err
 	}
 	c := admin.NewClient(o.Admin)
 	defer c.Close()
-	before, err := o.inForce(ctx, c, b)
+	before, err := o.inForce(ctx, c, w, path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTimeout)
@@ -110,22 +114,31 @@ func (b *Bench) Compare(ctx context.Context, o CompareOptions) (runs []Run, err 
 			err = errors.Join(err, fmt.Errorf("the modes that were set before could not be set again: %w; see `sluice mode`", rerr))
 		}
 	}()
-	// All modes are tried before the first run, so that none fails after an hour.
 	for _, m := range o.Modes {
-		if err := o.set(ctx, c, o.settings(&b.w, m)); err != nil {
-			return nil, fmt.Errorf("--modes: %s: %w", m, err)
+		if err := o.set(ctx, c, o.settings(w, m)); err != nil {
+			return fmt.Errorf("--modes: %s: %w", m, err)
 		}
 	}
-	for block := range o.Blocks {
-		for i, at := range Order(len(o.Modes), block) {
-			r, err := b.inMode(ctx, c, &o, o.Modes[at], block+1, i+1)
-			if err != nil {
-				return runs, err
+	return f(c)
+}
+
+// Compare runs the workload in each mode. It returns the runs that were made,
+// also with an error; one of them is that the modes set before could not be set
+// again.
+func (b *Bench) Compare(ctx context.Context, o CompareOptions) (runs []Run, err error) {
+	err = o.switching(ctx, &b.w, b.o.Path, func(c *admin.Client) error {
+		for block := range o.Blocks {
+			for i, at := range Order(len(o.Modes), block) {
+				r, err := b.inMode(ctx, c, &o, o.Modes[at], block+1, i+1)
+				if err != nil {
+					return err
+				}
+				runs = append(runs, r)
 			}
-			runs = append(runs, r)
 		}
-	}
-	return runs, nil
+		return nil
+	})
+	return runs, err
 }
 
 func (b *Bench) inMode(ctx context.Context, c *admin.Client, o *CompareOptions, mode string, block, order int) (Run, error) {
@@ -151,7 +164,7 @@ func (b *Bench) inMode(ctx context.Context, c *admin.Client, o *CompareOptions, 
 }
 
 // inForce asks what is set now, for the server or the export.
-func (o *CompareOptions) inForce(ctx context.Context, c *admin.Client, b *Bench) ([]setting, error) {
+func (o *CompareOptions) inForce(ctx context.Context, c *admin.Client, w *Workload, path string) ([]setting, error) {
 	var m admin.IOMode
 	if err := c.Do(ctx, http.MethodGet, admin.PathIOMode, nil, &m); err != nil {
 		return nil, err
@@ -167,13 +180,13 @@ func (o *CompareOptions) inForce(ctx context.Context, c *admin.Client, b *Bench)
 			case own[op] == "":
 			case o.Export == e.Path:
 				now[op] = own[op]
-			case o.Export == "" && (b.o.Path == e.Path || strings.HasPrefix(b.o.Path, strings.TrimSuffix(e.Path, "/")+"/")):
+			case o.Export == "" && (path == e.Path || strings.HasPrefix(path, strings.TrimSuffix(e.Path, "/")+"/")):
 				return nil, fmt.Errorf("the export %s has a mode of its own for %ss, which hides the server's: compare with --export %s", e.Path, op, e.Path)
 			}
 		}
 	}
 	var out []setting
-	for _, s := range o.settings(&b.w, o.Modes[0]) {
+	for _, s := range o.settings(w, o.Modes[0]) {
 		out = append(out, setting{s.op, now[s.op]})
 	}
 	return out, nil

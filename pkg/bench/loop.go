@@ -19,7 +19,7 @@ import (
 const (
 	slotBits = 12 // of an xid; 1<<slotBits is maxSlots
 
-	recvBuffer = 256 << 10
+	recvBuffer = 1 << 20 // of each thread
 	// silence without any reply, though calls are under way, ends a run: a COMMIT
 	// of a large file may take as long as the disk needs for it.
 	silence = 120 * time.Second

@@ -15,7 +15,7 @@ import (
 
 // Machine describes this machine and, as far as it can be seen, the server's.
 func (b *Bench) Machine(ctx context.Context) Machine {
-	m := Machine{CPU: cpuModel("/proc/cpuinfo"), Cores: runtime.NumCPU(), Kernel: firstLine("/proc/sys/kernel/osrelease"), Local: IsLocal(b.at.host)}
+	m := Machine{CPU: cpuModel("/proc/cpuinfo"), Cores: runtime.NumCPU(), Kernel: firstLine("/proc/sys/kernel/osrelease"), Local: IsLocal(b.o.Server)}
 	if mem, err := usage.MemoryOf(0); err == nil {
 		m.MemoryBytes = mem.TotalBytes
 	}
@@ -32,7 +32,7 @@ func (b *Bench) Machine(ctx context.Context) Machine {
 // server is elsewhere, or names it otherwise.
 func (b *Bench) LocalDir() string {
 	dir := "/" + joined(b.o.Path)
-	if len(b.files) == 0 || !IsLocal(b.at.host) {
+	if len(b.files) == 0 || !IsLocal(b.o.Server) {
 		return ""
 	}
 	if _, err := os.Lstat(dir + "/" + b.files[0].name); err != nil {

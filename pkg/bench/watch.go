@@ -44,8 +44,28 @@ type reading struct {
 	served           map[Served]uint64
 }
 
-// IsLocal tells whether a host is this machine.
-func IsLocal(host string) bool {
+// ServerKind says what answers at the admin socket: "sluice" and its version; ""
+// without a socket.
+func (w Watch) ServerKind(ctx context.Context) string {
+	if w.Admin == "" {
+		return ""
+	}
+	c := admin.NewClient(w.Admin)
+	defer c.Close()
+	var st admin.Status
+	if c.Do(ctx, http.MethodGet, admin.PathStatus, nil, &st) != nil {
+		return ""
+	}
+	return "sluice " + st.Version
+}
+
+// IsLocal tells whether a server, HOST or HOST:PORT, is this machine.
+func IsLocal(server string) bool {
+	at, err := parseServer(server)
+	if err != nil {
+		return false
+	}
+	host := at.host
 	ip, err := netip.ParseAddr(host)
 	if err != nil {
 		addrs, err := net.LookupHost(host)

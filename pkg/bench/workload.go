@@ -20,6 +20,7 @@ const (
 	MaxBlockSize   = 4 << 20
 	MaxFiles       = 16384
 	MaxSeconds     = 24 * 3600
+	MaxThreads     = 64
 
 	maxSlots = 4096 // calls in flight on one connection: the width of an xid's slot number
 
