@@ -2,6 +2,7 @@
 #   make run [EXPORT=DIR]       build, serve a directory to this host, print the mount command
 #   make test                   everything, a real Linux kernel as the client included
 #   make bench                  figures beside nfs-ganesha (test/bench/bench.mk)
+#   make lab                    which I/O mode for what: the experiments (test/lab/lab.mk)
 #   make lab-nfsd               ratios to the kernel's server, in a virtual machine (test/lab/nfsd/nfsd.mk)
 #   make lint                   gofmt, vet, staticcheck
 #   make connectathon CTHON=DIR run the built Connectathon suite in DIR (test/README.md)
@@ -29,7 +30,7 @@ run: build
 
 .PHONY: packages
 packages:
-	@test/scripts/packages.sh test/testenv/packages.txt
+	@test/scripts/packages.sh test/testenv/packages.txt test/lab/packages.txt
 
 .PHONY: test
 test: packages
@@ -69,4 +70,4 @@ bench-packages:
 	@test/scripts/packages.sh test/bench/packages.txt
 
 include test/bench/bench.mk
-include test/lab/nfsd/nfsd.mk
+include test/lab/lab.mk
