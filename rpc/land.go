@@ -1,4 +1,4 @@
-// Landing: where in memory the payload of a large call comes to lie.
+// Landing: where in memory the payload of a call comes to lie.
 //
 // Direct I/O takes data from memory that is aligned as the file is. The bytes
 // of a large record are read from the socket to where they stay, so its buffer
@@ -16,8 +16,9 @@
 package rpc
 
 const (
-	landUnit = 4096    // the largest alignment that disks ask for
-	landHead = 1 << 10 // holds the header and the arguments before the payload
+	landFrom = smallCall + 1 // bytes of a record that lands
+	landUnit = 4096          // the largest alignment that disks ask for
+	landHead = 1 << 10       // holds the header and the arguments before the payload
 )
 
 // lander returns where in its buffer, less than landUnit bytes from the start,

@@ -61,7 +61,7 @@ type pool struct {
 	queues  [numWants][]*Conn
 	waiting atomic.Int32 // how many connections are in them
 
-	land   lander // where large records belong; nil: at the start
+	land   lander // where records belong; nil: at the start
 	poison bool   // tests: overwrite what is given back
 }
 

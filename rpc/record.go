@@ -4,7 +4,7 @@
 // A record that arrives whole is used where it lies in the read buffer; when
 // it came in fragments, they are moved together in place. One that is
 // incomplete at the end of a read moves to a buffer of its own size, into
-// which the rest is then read directly. Where in that buffer a large record
+// which the rest is then read directly. Where in that buffer a record
 // starts is decided by its head (land.go).
 
 package rpc
@@ -136,7 +136,7 @@ func (a *assembly) feed(in []byte, p *pool, pocket *int64, maxRecord int) (n int
 
 // reserve makes room for the current fragment, of which in are the first bytes.
 func (a *assembly) reserve(p *pool, pocket *int64, in []byte) {
-	if a.buf == nil && a.last && a.left >= largeFrom && p.land != nil {
+	if a.buf == nil && a.last && a.left >= landFrom && p.land != nil {
 		a.buf = p.getFrom(pocket, landUnit+a.left)
 		if len(in) >= landHead {
 			a.buf.at = p.land(in[:min(len(in), a.left)])

@@ -67,8 +67,15 @@ func TestWhole(t *testing.T) {
 // into reads of the given sizes, and returns the records.
 func readAll(t *testing.T, stream []byte, maxRecord int, sizes func() int) (records [][]byte, err error) {
 	t.Helper()
+	return readLanded(t, stream, maxRecord, sizes, nil, func([]byte) {})
+}
+
+// readLanded is readAll with records that land; seen gets each of those in its
+// own buffer.
+func readLanded(t *testing.T, stream []byte, maxRecord int, sizes func() int, land lander, seen func(body []byte)) (records [][]byte, err error) {
+	t.Helper()
 	p := newPool(1<<30, maxRecord, 1<<16)
-	p.poison = true
+	p.poison, p.land = true, land
 	var a assembly
 	defer func() {
 		p.put(a.buf)
@@ -90,6 +97,7 @@ func readAll(t *testing.T, stream []byte, maxRecord int, sizes func() int) (reco
 		if k > 0 && a.added(k) {
 			body, b := a.finish()
 			records = append(records, bytes.Clone(body))
+			seen(body)
 			p.put(b)
 		}
 		for len(chunk) > 0 {
@@ -103,6 +111,7 @@ func readAll(t *testing.T, stream []byte, maxRecord int, sizes func() int) (reco
 				if done {
 					body, b := a.finish()
 					records = append(records, bytes.Clone(body))
+					seen(body)
 					p.put(b)
 				}
 				continue

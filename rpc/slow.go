@@ -61,7 +61,7 @@ func (s *slowPool) submit(c *Conn, p *incoming, arrived int64) bool {
 
 	buf, skew := p.buf, 0
 	if buf == nil {
-		if len(p.body) > smallCall {
+		if len(p.body) >= landFrom {
 			skew = p.skew()
 		}
 		if buf = s.srv.pool.get(skew+len(p.body), first && len(p.body) <= smallCall); buf == nil {
