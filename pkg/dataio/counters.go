@@ -76,6 +76,7 @@ type Stats struct {
 	Cold           int64                `json:"read_cold"`    // READs that a service thread passed on
 	WriteLanded    int64                `json:"write_landed"` // direct WRITEs whose payload needed no copy
 	WriteCopied    int64                `json:"write_copied"` // those copied into an aligned buffer
+	ReadAuto       AutoStats            `json:"read_auto"`    // decisions of mode auto, by reason
 	Commits        int64                `json:"commits"`
 	CommitLatency  stats.Latency        `json:"commit_latency"`
 	VerifierResets uint64               `json:"verifier_resets"`
@@ -92,9 +93,10 @@ func (e *Engine) Stats() Stats {
 		Write:          make(map[string]ModeStats),
 		Spliced:        c.spliced.Load(),
 		Cold:           c.cold.Load(),
-		Commits:        c.commits.Load(),
 		WriteLanded:    c.landed.Load(),
 		WriteCopied:    c.copied.Load(),
+		ReadAuto:       e.auto.stats(),
+		Commits:        c.commits.Load(),
 		CommitLatency:  c.commitLatency.Latency(),
 		VerifierResets: c.syncErrors.Load(),
 		Buffers:        e.plain.stats(),

@@ -79,6 +79,7 @@ type Engine struct {
 	pipes     pipePool
 	verf      atomic.Uint64
 	counts    counters
+	auto      autoState
 	warned    [warnings]atomic.Int64 // when last, by the clock, plus 1
 
 	noCachestat atomic.Bool   // the kernel has none
@@ -123,6 +124,7 @@ func New(cfg Config) (*Engine, error) {
 		pwrite: (*Thread).pwritev2,
 		stop:   make(chan struct{}),
 	}
+	e.auto.memory.now = now
 	e.SetSpliceMin(cfg.SpliceMin)
 	if e.warn == nil {
 		e.warn = func(Warning) {}

@@ -84,6 +84,9 @@ type read struct {
 
 // run tries the ways that mode allows.
 func (r *read) run(mode Mode) (ReadRes, error) {
+	if mode == Auto {
+		return r.auto()
+	}
 	if mode == Direct {
 		res, why, err := r.direct()
 		if why == served {

@@ -59,8 +59,9 @@ type File struct {
 	data   [kinds]atomic.Int32
 	align  atomic.Pointer[Align] // DontCache in it is not kept up to date
 
-	order    atomic.Pointer[Order] // see Order
-	unstable atomic.Bool           // written since the last sync began
+	order    atomic.Pointer[Order]  // see Order
+	unstable atomic.Bool            // written since the last sync began
+	access   atomic.Pointer[Access] // how it is read lately; nil until somebody asks
 	behind   behind
 	sync     syncGate
 

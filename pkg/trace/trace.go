@@ -22,11 +22,13 @@ import (
 // Name says which step an event reports.
 type Name string
 
-// The events. A READ gives read_start, then one of read_splice, read_vector,
-// read_dontcache and read_direct for the way it took, read_io_done when the
-// file system has answered, and read_done when the reply's payload is ready.
+// The events. A READ gives read_start, in mode auto read_auto with the mode that
+// was chosen and why, then one of read_splice, read_vector, read_dontcache and
+// read_direct for the way it took, read_io_done when the file system has
+// answered, and read_done when the reply's payload is ready.
 const (
 	ReadStart        Name = "read_start"
+	ReadAuto         Name = "read_auto"
 	ReadSplice       Name = "read_splice"
 	ReadVector       Name = "read_vector"
 	ReadDontCache    Name = "read_dontcache"
@@ -63,7 +65,7 @@ const (
 // Names lists the events, in the order of the constants.
 func Names() []Name {
 	return []Name{
-		ReadStart, ReadSplice, ReadVector, ReadDontCache, ReadDirect, ReadIODone, ReadDone,
+		ReadStart, ReadAuto, ReadSplice, ReadVector, ReadDontCache, ReadDirect, ReadIODone, ReadDone,
 		WriteStart, WriteDone, Commit, FileOpen, FileClose, Fallback, ModeChange, ExportsReload,
 		ClientMount, ClientConnect, ClientDisconnect, NFS4ClientBegin, NFS4ClientEnd,
 		DelegationGranted, DelegationRecalled, DelegationReturned, DelegationRevoked, GraceEnd, Dropped,
@@ -188,7 +190,7 @@ func (e Event) String() string {
 
 func (e *Event) hasRange() bool {
 	switch e.Name {
-	case ReadStart, ReadSplice, ReadVector, ReadDontCache, ReadDirect, ReadIODone, ReadDone,
+	case ReadStart, ReadAuto, ReadSplice, ReadVector, ReadDontCache, ReadDirect, ReadIODone, ReadDone,
 		WriteStart, WriteDone, Commit, Dropped:
 		return true
 	}
