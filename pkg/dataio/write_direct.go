@@ -17,6 +17,7 @@
 package dataio
 
 import (
+	"math"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -42,7 +43,7 @@ func split(off uint64, size int, a *filecache.Align) (head, mid int) {
 // Sleeps tells, without asking the file system, that a WRITE in mode will not
 // be served on a thread that must not sleep.
 func (e *Engine) Sleeps(f *filecache.File, mode Mode, off uint64, size int) bool {
-	if mode != Direct || size == 0 {
+	if mode != Direct || size == 0 || off > math.MaxInt64 {
 		return false
 	}
 	a := f.Align() // all zero before the first I/O: then the engine finds out

@@ -34,6 +34,10 @@ func (v *View) WriteRun(n Node, off uint64, data []byte, more [][]byte, stable u
 	if !v.c.MayBlock && (stable != dataio.Unstable || n.m.gate.closed()) {
 		return w, ErrWouldBlock
 	}
+	mode := v.ns.cfg.Modes.Write(v.exp.mode, v.c.Addr)
+	if !v.c.MayBlock && v.ns.cfg.Engine.Sleeps(n.f, mode, off, len(data)) {
+		return w, ErrWouldBlock
+	}
 	th := v.th
 	span := v.ns.spans.begin(&n.f.Key)
 	defer func() {
@@ -66,7 +70,7 @@ func (v *View) WriteRun(n Node, off uint64, data []byte, more [][]byte, stable u
 	start := nanotime()
 	th.wq = dataio.WriteReq{
 		File: n.f, Offset: off, Data: data, More: more, Stable: stable,
-		Mode: v.ns.cfg.Modes.Write(v.exp.mode, v.c.Addr), NoWait: !v.c.MayBlock,
+		Mode: mode, NoWait: !v.c.MayBlock,
 		XID: v.c.XID, Client: v.c.Addr, Export: v.exp.cfg.Path,
 	}
 	w.N, w.Committed, w.Verf, err = v.ns.cfg.Engine.Write(th.data, &th.wq)
