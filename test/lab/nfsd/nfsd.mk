@@ -1,5 +1,6 @@
 # `make lab-nfsd` measures sluice beside the kernel's NFS server, in a virtual
-# machine that needs neither KVM nor root, and prints a table of ratios.
+# machine that needs neither KVM nor root, and prints tables of ratios. A quarter
+# of an hour.
 #   ROWS    rows, comma separated, or all (build/lab-nfsd -list names them)
 #   ROUNDS  rounds of each row        SECS  seconds of each measurement
 #   DIR     a directory with 1 GiB free
@@ -9,7 +10,7 @@
 .PHONY: lab-nfsd
 lab-nfsd: ROWS = all
 lab-nfsd: ROUNDS = 5
-lab-nfsd: SECS = 2
+lab-nfsd: SECS = 1
 lab-nfsd: OUT = $(if $(filter all,$(ROWS)),docs/benchmarks/lab-5-nfsd,build/lab-5-nfsd)
 lab-nfsd:
 	@test/scripts/packages.sh test/lab/nfsd/packages.txt

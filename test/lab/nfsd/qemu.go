@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -26,13 +27,29 @@ import (
 )
 
 const (
-	guestCPUs   = 2
 	guestMemory = "2G"
 	maxLine     = 1 << 20
 )
 
+// A kind is a way to run the same guest. Without KVM, both translate its code.
+type kind struct {
+	Name string `json:"name"`
+	Args string `json:"emulator_arguments"`
+}
+
+var (
+	// counted has one processor, whose clock is the number of instructions that
+	// it has executed, 8 ns each: what else the host does changes nothing, and
+	// time in the guest is instructions. Only when the guest waits does the
+	// clock follow real time.
+	counted = kind{"counted", "-accel tcg,thread=single -icount shift=3,sleep=on -smp 1"}
+	// parallel has two processors, each in a thread of the host.
+	parallel = kind{"parallel", "-accel tcg,thread=multi -smp 2"}
+)
+
 // machine is a virtual machine that is to run.
 type machine struct {
+	kind                 kind
 	kernel, initrd, disk string
 	cpu                  string
 	console              string        // file for what the kernel prints
@@ -40,21 +57,20 @@ type machine struct {
 	command              []string      // in place of QEMU, for tests
 }
 
-// argv is QEMU's command line. Without KVM it translates the guest's code, each
-// of its processors in a thread of its own. The clock is the host's time-stamp
-// counter: any other one would cost a trip out of the guest at each look.
+// argv is QEMU's command line. The guest's clock is the time-stamp counter: any
+// other one would cost a trip out of the guest at each look.
 func (m *machine) argv() []string {
 	if m.command != nil {
 		return m.command
 	}
-	return []string{"qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", m.cpu, "-smp", fmt.Sprint(guestCPUs), "-m", guestMemory,
-		"-M", "q35", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+	return slices.Concat([]string{"qemu-system-x86_64", "-cpu", m.cpu}, strings.Fields(m.kind.Args), []string{
+		"-M", "q35", "-m", guestMemory, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-kernel", m.kernel, "-initrd", m.initrd,
 		"-append", "console=ttyS0 quiet loglevel=4 panic=-1 rdinit=/init tsc=reliable clocksource=tsc",
 		"-drive", "file=" + m.disk + ",if=none,id=disk,format=raw,cache=writeback",
 		"-device", "virtio-blk-pci,drive=disk",
 		"-serial", "file:" + m.console,
-		"-chardev", "stdio,id=events,signal=off", "-serial", "chardev:events"}
+		"-chardev", "stdio,id=events,signal=off", "-serial", "chardev:events"})
 }
 
 // run runs the machine until it has powered off, and gives each of its events

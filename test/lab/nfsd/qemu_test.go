@@ -112,3 +112,13 @@ func TestTail(t *testing.T) {
 		t.Errorf("no file: %q", got)
 	}
 }
+
+func TestCommandLine(t *testing.T) {
+	m := machine{kind: counted, kernel: "k", initrd: "i", disk: "d", cpu: "max", console: "c"}
+	one := strings.Join(m.argv(), " ")
+	m.kind = parallel
+	two := strings.Join(m.argv(), " ")
+	if !strings.Contains(one, "-icount shift=3,sleep=on -smp 1 ") || strings.Contains(two, "-icount") || !strings.Contains(two, "thread=multi -smp 2 ") {
+		t.Errorf("counted: %s\nparallel: %s", one, two)
+	}
+}

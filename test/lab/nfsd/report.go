@@ -1,5 +1,5 @@
 // Plan of this file: the guest's events become rounds of pairs, those ratios,
-// and those a table. Rates of an emulated machine mean nothing by themselves:
+// and those tables, one for each run of the guest. Rates of an emulated machine mean nothing by themselves:
 // the table has ratios alone, the JSON every measurement.
 
 package main
@@ -28,8 +28,15 @@ type document struct {
 	Emulator string          `json:"emulator"`
 	CPU      string          `json:"emulated_cpu"`
 	Programs string          `json:"kernel_server_programs"`
-	Guest    *job.Facts      `json:"guest"`
-	Rows     []*rowResult    `json:"rows"`
+	Tables   []*table        `json:"tables"`
+}
+
+// table is what one run of the guest found.
+type table struct {
+	kind
+	Guest  *job.Facts   `json:"guest"`
+	Rows   []*rowResult `json:"rows"`
+	rounds int
 }
 
 // rowResult is one line of the table.
@@ -69,38 +76,41 @@ func newDocument(o *options, p *parts) *document {
 	if o.rows != "all" {
 		d.Command += " ROWS=" + o.rows
 	}
-	rows, err := job.Pick(o.rows)
-	if err != nil { // run has looked at them before
-		panic(err)
-	}
-	for _, r := range rows {
-		d.Rows = append(d.Rows, &rowResult{Row: r.Name, Work: r.Work})
-	}
 	return d
 }
 
+// add begins a table.
+func (d *document) add(k kind, rows []job.Row) *table {
+	t := &table{kind: k, rounds: d.Rounds}
+	for _, r := range rows {
+		t.Rows = append(t.Rows, &rowResult{Row: r.Name, Work: r.Work})
+	}
+	d.Tables = append(d.Tables, t)
+	return t
+}
+
 // take enters an event of the guest.
-func (d *document) take(e job.Event) error {
+func (t *table) take(e job.Event) error {
 	switch {
 	case e.Say != "":
 		progress("  guest: %s", e.Say)
 	case e.Facts != nil:
-		d.Guest = e.Facts
+		t.Guest = e.Facts
 	case e.Sample != nil:
-		return d.enter(e.Sample)
+		return t.enter(e.Sample)
 	case e.Failed != nil && e.Failed.Row == "":
 		return errors.New(e.Failed.Error)
 	case e.Failed != nil:
 		progress("  guest: %s failed: %s", e.Failed.Row, e.Failed.Error)
-		if r := d.row(e.Failed.Row); r != nil {
+		if r := t.row(e.Failed.Row); r != nil {
 			r.Failed = e.Failed.Error
 		}
 	}
 	return nil
 }
 
-func (d *document) row(name string) *rowResult {
-	for _, r := range d.Rows {
+func (t *table) row(name string) *rowResult {
+	for _, r := range t.Rows {
 		if r.Row == name {
 			return r
 		}
@@ -108,9 +118,9 @@ func (d *document) row(name string) *rowResult {
 	return nil
 }
 
-func (d *document) enter(s *job.Sample) error {
-	r := d.row(s.Row)
-	if r == nil || s.Round < 0 || s.Round > len(r.Rounds) || s.Round >= d.Rounds {
+func (t *table) enter(s *job.Sample) error {
+	r := t.row(s.Row)
+	if r == nil || s.Round < 0 || s.Round > len(r.Rounds) || s.Round >= t.rounds {
 		return fmt.Errorf("the guest measured round %d of %q, which was not asked", s.Round, s.Row)
 	}
 	if s.Round == len(r.Rounds) {
@@ -128,8 +138,8 @@ func (d *document) enter(s *job.Sample) error {
 	if s.Result.Errors > 0 && r.Failed == "" {
 		r.Failed = fmt.Sprintf("%s: %d of %d calls failed: %s", s.Server, s.Result.Errors, s.Result.Calls, s.Result.FirstError)
 	}
-	if p.Kernel != nil && p.Sluice != nil && s.Round == d.Rounds-1 {
-		r.conclude(d.Rounds)
+	if p.Kernel != nil && p.Sluice != nil && s.Round == t.rounds-1 {
+		r.conclude(t.rounds)
 		progress("  %s: rate %v, machine's CPU %v, server's %v %s", r.Work, r.Rate, r.CPU, r.Own, r.Failed)
 	}
 	return nil
@@ -166,21 +176,21 @@ const readingHeading = "## Reading\n"
 // finish prints the table and writes both files. Rows that failed are in them,
 // and make an error.
 func (d *document) finish(out string) error {
-	for _, r := range d.Rows {
-		if r.Rate == (ratio{}) && r.Failed == "" {
-			r.Failed = "not measured"
+	var failed []string
+	for _, t := range d.Tables {
+		for _, r := range t.Rows {
+			if r.Rate == (ratio{}) && r.Failed == "" {
+				r.Failed = "not measured"
+			}
+			if r.Failed != "" {
+				failed = append(failed, fmt.Sprintf("%s, %s: %s", t.Name, r.Row, r.Failed))
+			}
 		}
 	}
 	fmt.Print(d.markdown())
 	if out != "" {
 		if err := d.write(out); err != nil {
 			return err
-		}
-	}
-	var failed []string
-	for _, r := range d.Rows {
-		if r.Failed != "" {
-			failed = append(failed, r.Row+": "+r.Failed)
 		}
 	}
 	if failed != nil {
@@ -217,38 +227,57 @@ func reading(page string) string {
 
 func (d *document) markdown() string {
 	var b strings.Builder
-	m, g := d.Machine, d.Guest
-	if g == nil {
-		g = &job.Facts{}
-	}
 	fmt.Fprintf(&b, "# sluice beside the kernel's NFS server, %s\n\n", d.Date)
 	fmt.Fprintf(&b, "Made by `%s`, which took %s. Ratios are sluice to the kernel: a rate above 1 means that sluice makes more calls\n", d.Command, d.Took)
-	fmt.Fprintf(&b, "in a second, CPU below 1 that it needs less for a call. Each is the median of %d rounds, with the least and the greatest.\n\n", d.Rounds)
-	fmt.Fprintf(&b, "| work | rate | CPU of the whole machine for a call | CPU of the server alone for a call |\n|---|---|---|---|\n")
+	fmt.Fprintf(&b, "in a time, cost below 1 that it needs less for a call. Each is the median of %d rounds of %g s, with the least and the greatest.\n", d.Rounds, d.Seconds)
+	for _, t := range d.Tables {
+		t.markdown(&b)
+	}
+	m := d.Machine
+	fmt.Fprintf(&b, "\n## What it ran on\n\n")
+	fmt.Fprintf(&b, "- Host: %s, %d cores, %s of memory, kernel %s, %s; no KVM\n", m.CPU, m.Cores, m.Memory, m.Kernel, m.System)
+	fmt.Fprintf(&b, "- Virtual machine: %s, `-cpu %s`\n", d.Emulator, d.CPU)
+	for _, t := range d.Tables {
+		g := t.Guest
+		if g == nil {
+			g = &job.Facts{}
+		}
+		fmt.Fprintf(&b, "- %s: `%s`, %d MiB of memory; kernel %s, clock source %s, TCP %s, file system %s on a virtio disk; the kernel's server with %d threads, READ and WRITE up to %d KiB\n",
+			title(t.Name), t.Args, g.MemoryMiB, g.Kernel, g.Clock, g.TCP, g.FileSystem, g.Threads, g.MaxBlock>>10)
+	}
+	fmt.Fprintf(&b, "- The kernel's server was set up by Debian's %s\n", d.Programs)
+	fmt.Fprintf(&b, "- sluice: %s, built with %s, read mode buffered\n", m.Sluice, m.Go)
+	b.WriteString(method)
+	return b.String()
+}
+
+func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+var headings = map[string]string{
+	counted.Name: "\n## Counted: one processor, time is instructions\n\n" +
+		"| work | rate | instructions of the whole machine for a call | of the server alone |\n|---|---|---|---|\n",
+	parallel.Name: "\n## Parallel: two processors\n\n" +
+		"| work | rate | CPU of the whole machine for a call | of the server alone |\n|---|---|---|---|\n",
+}
+
+func (t *table) markdown(b *strings.Builder) {
+	b.WriteString(headings[t.Name])
 	var notes []string
-	for _, r := range d.Rows {
+	for _, r := range t.Rows {
 		work := r.Work
 		if r.Failed != "" {
 			notes = append(notes, strings.ReplaceAll(r.Failed, "\n", " "))
 			work += fmt.Sprintf(" [%d]", len(notes))
 		}
 		if r.Rate == (ratio{}) {
-			fmt.Fprintf(&b, "| %s | - | - | - |\n", work)
+			fmt.Fprintf(b, "| %s | - | - | - |\n", work)
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %v | %v | %v |\n", work, r.Rate, r.CPU, r.Own)
+		fmt.Fprintf(b, "| %s | %v | %v | %v |\n", work, r.Rate, r.CPU, r.Own)
 	}
 	for i, n := range notes {
-		fmt.Fprintf(&b, "\n[%d] failed: %s\n", i+1, n)
+		fmt.Fprintf(b, "\n[%d] failed: %s\n", i+1, n)
 	}
-	fmt.Fprintf(&b, "\n## What it ran on\n\n")
-	fmt.Fprintf(&b, "- Host: %s, %d cores, %s of memory, kernel %s, %s; no KVM\n", m.CPU, m.Cores, m.Memory, m.Kernel, m.System)
-	fmt.Fprintf(&b, "- Virtual machine: %s, translating code (`-accel tcg,thread=multi -cpu %s`), %d processors, %d MiB of memory\n", d.Emulator, d.CPU, g.CPUs, g.MemoryMiB)
-	fmt.Fprintf(&b, "- Guest: kernel %s, clock source %s, TCP %s, file system %s on a virtio disk\n", g.Kernel, g.Clock, g.TCP, g.FileSystem)
-	fmt.Fprintf(&b, "- Kernel's server: %s, %d threads, READ and WRITE up to %d KiB\n", d.Programs, g.Threads, g.MaxBlock>>10)
-	fmt.Fprintf(&b, "- sluice: %s, built with %s, read mode buffered\n", m.Sluice, m.Go)
-	b.WriteString(method)
-	return b.String()
 }
 
 const method = `
@@ -261,15 +290,18 @@ const method = `
 - A row alternates the servers round by round, and each round changes who is first; no round is left out. READ is of a
   file of 128 MiB in the page cache and its data is compared with what was written; WRITE goes over a file of 256 MiB, dirty
   data is written out before each measurement, and a block is read back; each measurement of CREATE has a directory of its own.
-- The kernel does its work in threads of its own and in interrupts. So CPU is first what the whole guest was busy with,
-  from /proc/stat, client included: its share is the same for both and makes the ratio look nearer to 1 than the servers are.
-  The last column is the CPU of sluice's process, and of the kernel's nfsd threads; what either leaves to interrupts and
-  to write-back is not in it, the few calls before and after the measured ones are.
-- The emulator translates machine code one instruction after the other. It has no caches, no pipeline, no prediction;
-  a trip into the kernel, a page-table switch, an atomic operation cost other multiples of a plain instruction than on
-  hardware. Ratios tell how much work each server does, counted in instructions; rates do not carry over, and the table
-  has none (every single measurement is in the JSON). The guest's two processors are threads on the host's two cores.
-- The emulated processor is without ERMS and FSRM, features that make the kernel copy memory with ` + "`rep movsb`" + `: the emulator
-  does that byte by byte, eight times slower than the copy of words that the kernel uses without them, and on hardware
-  neither is. With them every copy in the kernel would count eightfold.
+- There is no KVM here, so an emulator translates the guest's machine code. It has no caches, no pipeline, no prediction,
+  and a system call, a page-table switch, an atomic operation cost other multiples of a plain instruction than on hardware.
+  So rates do not carry over, and the tables have ratios alone; every single measurement is in the JSON.
+- Counted: the guest's clock advances by 8 ns for each instruction, so that "time" and "CPU" are exact counts of
+  instructions, whatever else the host does. Only where the guest waits, for the disk, real time passes: CREATE's rate and
+  partly WRITE's. One processor does the client's work too, so a rate's ratio is that of all instructions, client
+  included, whose part is the same for both and draws the ratio to 1.
+- Parallel: servers and client run at once on two processors, which are threads on the host's two cores. Time is the
+  host's, other work of the host disturbs it, and what the host takes away counts as the guest's CPU.
+- CPU of the whole machine is what /proc/stat counts as busy, client and interrupts included, while the calls are made; it is
+  sampled 250 times a second. The server alone is sluice's process, or the kernel's nfsd threads: what either leaves to
+  interrupts that come while others run and to write-back is not in it, the few calls before and after the measured ones are.
+- The emulated processor is without ERMS and FSRM, features that make the kernel copy memory with ` + "`rep movsb`" + `, which the
+  emulator does byte by byte.
 `

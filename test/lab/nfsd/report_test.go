@@ -18,9 +18,10 @@ func sample(row, server string, round int, rate, machineCPU, ownCPU float64) job
 // feed gives events to a document of two rows and three rounds.
 func feed(t *testing.T, events ...job.Event) *document {
 	t.Helper()
-	d := &document{Rounds: 3, Rows: []*rowResult{{Row: "a", Work: "work a"}, {Row: "b", Work: "work b"}}}
+	d := &document{Rounds: 3}
+	table := d.add(counted, []job.Row{{Name: "a", Work: "work a"}, {Name: "b", Work: "work b"}})
 	for _, e := range events {
-		if err := d.take(e); err != nil {
+		if err := table.take(e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -38,7 +39,7 @@ func whole(row string) []job.Event {
 
 func TestRatios(t *testing.T) {
 	d := feed(t, append(whole("a"), whole("b")...)...)
-	for _, r := range d.Rows {
+	for _, r := range d.Tables[0].Rows {
 		if r.Rate != (ratio{2, .5, 4}) || r.CPU != (ratio{.5, .5, .75}) || r.Own != (ratio{.5, .25, 1}) || r.Failed != "" {
 			t.Errorf("%+v", r)
 		}
@@ -74,7 +75,7 @@ func TestFailures(t *testing.T) {
 		"no calls were made": {idle, "a round was not measured"},
 	} {
 		d := feed(t, append(whole("b"), c.events...)...)
-		if err := d.finish(""); err == nil || !strings.Contains(err.Error(), "a: "+c.want) || strings.Contains(err.Error(), "b: ") {
+		if err := d.finish(""); err == nil || !strings.Contains(err.Error(), "counted, a: "+c.want) || strings.Contains(err.Error(), "b: ") {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 		if page := d.markdown(); !strings.Contains(page, "| work a [1] |") || !strings.Contains(page, "failed: "+c.want) {
@@ -88,8 +89,8 @@ func TestFailures(t *testing.T) {
 		"a round left out":    sample("a", job.Kernel, 1, 1, 1, 1),
 		"an unknown server":   sample("a", "other", 0, 1, 1, 1),
 	} {
-		d := &document{Rounds: 3, Rows: []*rowResult{{Row: "a"}}}
-		if err := d.take(e); err == nil {
+		d := &document{Rounds: 3}
+		if err := d.add(parallel, []job.Row{{Name: "a"}}).take(e); err == nil {
 			t.Errorf("%s is no error", name)
 		}
 	}

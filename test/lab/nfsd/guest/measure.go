@@ -29,7 +29,7 @@ var probe = job.Row{Op: "getattr", Conns: 1, Depth: 1}
 func (s *servers) measureRow(r job.Row, j *job.Job) error {
 	order := []string{job.Kernel, job.SluiceName}
 	for _, server := range order { // fill caches
-		if _, err := s.call(server, r, .3); err != nil {
+		if _, err := s.call(server, r, .5); err != nil {
 			return err
 		}
 	}
