@@ -231,6 +231,7 @@ func pool(runs []*bench.Run, side func(*bench.Run) *bench.Side) distribution {
 	if last := d.buckets[len(d.buckets)-1]; d.largest < float64(last.FromNS) {
 		d.largest = float64(last.UpToNS) // no maximum, or a wrong one
 	}
+	d.largest = math.Max(d.largest, d.least)
 	return d
 }
 
