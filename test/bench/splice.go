@@ -71,12 +71,18 @@ type wayResult struct {
 const (
 	maxOthers = .2 // processors
 	maxTries  = 4  // of a block
+
+	// How long a part waits in all for others to end; later, blocks are taken
+	// as they come.
+	maxWait = 10 * time.Minute
 )
 
-// calm waits until others let the machine be, for a minute at most; a variable
-// for tests.
-var calm = func() error {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+// calm waits until others let the machine be, for a minute at most, and takes
+// that off patience; a variable for tests.
+var calm = func(patience *time.Duration) error {
+	start := time.Now()
+	defer func() { *patience -= time.Since(start) }()
+	for time.Since(start) < time.Minute {
 		others, err := watch(func() error { time.Sleep(time.Second / 2); return nil })
 		if err != nil || others < maxOthers/2 {
 			return err
@@ -135,15 +141,20 @@ func (b *bench) splice() error {
 			}
 			out.Took = time.Since(start).Round(time.Second).String()
 			doc[p.name] = out
+			if err := doc.save(b.o.out); err != nil {
+				return err
+			}
 		}
 		if !found {
 			return fmt.Errorf("no part %q; there are size, mixed, write and all", name)
 		}
 	}
-	return doc.write(b.o.out)
+	fmt.Print(doc.markdown())
+	return nil
 }
 
 func (b *bench) measureMatches(p *part, matches []match) error {
+	patience := maxWait
 	for _, c := range matches {
 		r := matchResult{FS: c.FS, Work: c.Work, Shape: c.Shape, Size: c.Size}
 		for _, w := range c.ways { // fill caches
@@ -153,7 +164,7 @@ func (b *bench) measureMatches(p *part, matches []match) error {
 			r.Ways = append(r.Ways, wayResult{Way: w.name})
 		}
 		for i := range b.o.rounds {
-			block, tries, err := c.block(i)
+			block, tries, err := c.block(i, &patience)
 			if err != nil {
 				return fmt.Errorf("%s %s %s of %d bytes: %w", c.FS, c.Work, c.Shape, c.Size, err)
 			}
@@ -172,7 +183,7 @@ func (b *bench) measureMatches(p *part, matches []match) error {
 
 // block runs the i-th block: again while others disturb it, but
 // not for ever.
-func (m *match) block(i int) (block []sample, tries int, err error) {
+func (m *match) block(i int, patience *time.Duration) (block []sample, tries int, err error) {
 	for tries = 1; ; tries++ {
 		block = make([]sample, len(m.ways))
 		for _, k := range rand.New(rand.NewPCG(uint64(i), uint64(tries))).Perm(len(m.ways)) {
@@ -180,10 +191,10 @@ func (m *match) block(i int) (block []sample, tries int, err error) {
 				return nil, tries, fmt.Errorf("%s: %w", m.ways[k].name, err)
 			}
 		}
-		if tries == maxTries || !m.disturbed(block) {
+		if tries == maxTries || *patience <= 0 || !m.disturbed(block) {
 			return block, tries, nil
 		}
-		if err := calm(); err != nil {
+		if err := calm(patience); err != nil {
 			return nil, tries, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/test/bench/payload"
 )
@@ -16,8 +17,12 @@ import (
 // TestBlock: each way runs once in a block, the order changes, and a disturbed
 // block is run again, but not for ever.
 func TestBlock(t *testing.T) {
-	defer func(old func() error) { calm = old }(calm)
-	calm = func() error { return nil }
+	defer func(old func(*time.Duration) error) { calm = old }(calm)
+	calm = func(patience *time.Duration) error {
+		*patience -= time.Minute
+		return nil
+	}
+	patience := time.Hour
 	var ran []string
 	others := 0.
 	m := match{}
@@ -30,7 +35,7 @@ func TestBlock(t *testing.T) {
 	orders := make(map[string]bool)
 	for i := range 20 {
 		ran = nil
-		block, tries, err := m.block(i)
+		block, tries, err := m.block(i, &patience)
 		if err != nil || tries != 1 || len(block) != 3 || block[0].GBPerSec != 'a' || block[2].GBPerSec != 'c' {
 			t.Fatalf("%v, %d tries, %v", block, tries, err)
 		}
@@ -43,16 +48,20 @@ func TestBlock(t *testing.T) {
 		t.Errorf("20 blocks had the orders %v", orders)
 	}
 	others = 2 * maxOthers
-	if block, tries, err := m.block(0); err != nil || tries != maxTries || !m.disturbed(block) {
+	if block, tries, err := m.block(0, &patience); err != nil || tries != maxTries || !m.disturbed(block) {
 		t.Errorf("disturbed: %d tries, %v", tries, err)
 	}
+	impatient := 90 * time.Second // enough for two waits
+	if _, tries, err := m.block(0, &impatient); err != nil || tries != 3 {
+		t.Errorf("disturbed for long: %d tries, %v", tries, err)
+	}
 	m.kernel = true
-	if _, tries, err := m.block(0); err != nil || tries != 1 {
+	if _, tries, err := m.block(0, &patience); err != nil || tries != 1 {
 		t.Errorf("disturbed by itself: %d tries, %v", tries, err)
 	}
 	broken := errors.New("broken")
 	m.ways[1].run = func() (sample, error) { return sample{}, broken }
-	if _, _, err := m.block(0); !errors.Is(err, broken) || !strings.Contains(err.Error(), "b: ") {
+	if _, _, err := m.block(0, &patience); !errors.Is(err, broken) || !strings.Contains(err.Error(), "b: ") {
 		t.Errorf("a run that fails: %v", err)
 	}
 }
@@ -82,7 +91,7 @@ func TestSpliceDoc(t *testing.T) {
 		r.summarize()
 		return spliceDoc{name: {Blocks: 1, Matches: []matchResult{r}}}
 	}
-	if err := make1("size", "first").write(out); err != nil {
+	if err := make1("size", "first").save(out); err != nil {
 		t.Fatal(err)
 	}
 	d, err := readSplice(out)
@@ -90,7 +99,7 @@ func TestSpliceDoc(t *testing.T) {
 		t.Fatal(err)
 	}
 	d["write"] = make1("write", "second")["write"]
-	if err := d.write(out); err != nil {
+	if err := d.save(out); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(out + ".md")

@@ -33,8 +33,8 @@ func readSplice(out string) (spliceDoc, error) {
 	return d, nil
 }
 
-func (d spliceDoc) write(out string) error {
-	fmt.Print(d.markdown())
+// save writes the document, unless out is empty.
+func (d spliceDoc) save(out string) error {
 	if out == "" {
 		return nil
 	}
