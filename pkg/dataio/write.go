@@ -130,9 +130,8 @@ func (e *Engine) Write(th *Thread, q *WriteReq) (n int, committed uint32, verf [
 // writePlan is how one WRITE goes in.
 type writePlan struct {
 	used  Mode
-	fd    int // for the page cache; -1 when all is direct
-	flags uintptr
-	drop  bool // take what it brings in out of the page cache again (th.missing)
+	fd    int     // for the page cache; -1 when all is direct
+	flags uintptr // dontcache
 
 	// Direct: data is all of it in one piece, of which mid bytes after the
 	// first head are aligned; to be written through dfd.

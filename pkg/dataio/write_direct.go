@@ -80,7 +80,7 @@ func (e *Engine) planDirect(th *Thread, q *WriteReq, size int, p *writePlan) (re
 			return served, err
 		}
 	}
-	if len(q.More) == 0 && uintptr(unsafe.Pointer(&q.Data[head]))&uintptr(a.Mem-1) == 0 {
+	if len(q.More) == 0 && alignedTo(q.Data[head:], a.Mem) {
 		p.data = q.Data
 		e.counts.landed.Add(th.shard, 1)
 	} else {
@@ -98,6 +98,11 @@ func (e *Engine) planDirect(th *Thread, q *WriteReq, size int, p *writePlan) (re
 	p.dfd, p.head, p.mid = dfd, head, mid
 	p.unit = int(max(a.Offset, a.Mem))
 	return served, nil
+}
+
+// alignedTo reports that b, which is not empty, starts at a multiple of unit.
+func alignedTo(b []byte, unit uint32) bool {
+	return uintptr(unsafe.Pointer(&b[0]))&uintptr(unit-1) == 0
 }
 
 // pieces writes head, middle and tail in this order, so that what is counted is

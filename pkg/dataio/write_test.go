@@ -23,7 +23,7 @@ import (
 )
 
 // TestWriteReadModel writes, truncates and reads at random against a model, in
-// every read mode and with every stable_how.
+// every mode and with every stable_how.
 func TestWriteReadModel(t *testing.T) {
 	for _, fs := range fileSystems {
 		t.Run(fs, func(t *testing.T) {
@@ -37,13 +37,22 @@ func TestWriteReadModel(t *testing.T) {
 			rnd := rand.New(rand.NewSource(2))
 			for i := range 400 {
 				off := rnd.Intn(300 << 10)
+				if rnd.Intn(3) == 0 {
+					off &^= 511
+				}
 				n := 1 + rnd.Intn(1<<uint(1+rnd.Intn(17)))
 				switch rnd.Intn(4) {
 				case 0:
 					data := make([]byte, n)
 					rnd.Read(data)
 					stable := uint32(rnd.Intn(3))
-					got, committed, verf, err := r.e.Write(r.th, &WriteReq{File: f, Offset: uint64(off), Data: data, Stable: stable})
+					q := WriteReq{File: f, Offset: uint64(off), Data: data, Stable: stable, Mode: Mode(rnd.Intn(int(modes)))}
+					if rnd.Intn(2) == 0 { // as payloads land
+						q.Data = landed(uint64(off), data)
+					} else if rnd.Intn(3) == 0 {
+						q.Data, q.More = data[:n/3], [][]byte{data[n/3 : n/2], data[n/2:]}
+					}
+					got, committed, verf, err := r.e.Write(r.th, &q)
 					if got != n || committed != stable || verf != r.e.Verifier() || err != nil {
 						t.Fatal(got, committed, verf, err)
 					}

@@ -1,5 +1,5 @@
-// Behind: what writes have brought into the page cache and nobody wants there,
-// on file systems without RWF_DONTCACHE. Pages can only be dropped once they
+// Behind: what writes have brought into the page cache and nobody wants there.
+// Pages can only be dropped once they
 // are clean, so a write notes what it brought in, and a later write or sync of
 // the file drops it. The kernel keeps what is still dirty by then, or being
 // written out: nothing is lost by asking too early, it only stays cached.
