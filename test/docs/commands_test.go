@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/pkg/admin"
+	"sluice/pkg/bench"
 	"sluice/test/nfscall"
 	"sluice/test/testenv"
 	wire4 "sluice/xdr/nfs4"
@@ -92,6 +93,17 @@ var run = []expectation{
 	{command: curl + "http://sluice/v1/copies", json: new([]admin.Copy), want: `^\[`},
 	{command: "curl --no-buffer --unix-socket /run/sluice/admin.sock 'http://sluice/v1/events?event=read_direct,fallback'", stream: true,
 		want: `(?m)^\{"time":"[^"]*Z","event":"fallback","xid":"\w+","client":"127.0.0.1","export":"/srv/data",.*"io":\{"offset":0,"count":4096,"len":0\}.*\}$`},
+
+	// docs/bench.md
+	{command: "sluice bench read --path /srv/data --jobs 4 --iodepth 4 --dataset 64MiB --time 2s",
+		want: `^READ of 127\.0\.0\.1:2049/srv/data by v3: 4 jobs x 4 calls of 1 MiB, sequential\ndataset: 64 MiB in 4 files, over 4 connections\n\nbandwidth +[1-9]`},
+	{command: "sluice bench write --path /srv/data --bs 47008 --stable file_sync --dataset 64MiB --time 2s", want: `\nWRITE +[1-9]`},
+	{command: "sluice bench mixed --path /srv/data --protocol 4.1 --bs 4k --pattern random --read-percent 80 --dataset 64MiB --size 32MiB --verify",
+		want: `(?s)\nREAD +[1-9].*\nWRITE +[1-9]`},
+	{command: "sluice bench compare --path /srv/data --modes buffered,dontcache,direct --dataset 64MiB --time 1s --blocks 2",
+		want: `\nMODE +RUNS +BANDWIDTH .*\nbuffered +2 .*\ndontcache +2 .*\ndirect +2 `},
+	{command: "sluice bench compare write --path /srv/data --modes buffered,dontcache --dataset 32MiB --time 1s --blocks 1 --html report.html", want: `\ndontcache +1 `},
+	{command: "sluice bench read --path /srv/data --admin /run/sluice/admin.sock --dataset 32MiB --size 64MiB --json", json: new(bench.Report), want: `"mode": "\w+"`},
 
 	// docs/configuration.md
 	{command: "sluice serve", server: true, want: `INF ready admin=/run/sluice/admin.sock exports=1 listen=\["\[::\]:2049"\]`},
