@@ -148,6 +148,9 @@ func bars(title string, scale []unit, list []bar) func(width int) drawing {
 		}
 	}
 	u := pick(scale, math.Max(hi, -lo))
+	if hi == lo {
+		u = scale[len(scale)/2] // nothing but zeros
+	}
 	if u.name != "" {
 		title += ", " + u.name
 	}
@@ -241,6 +244,10 @@ func latencyChart(modes []*mode, op string, side func(*bench.Run) *bench.Side) c
 		}
 		row := []cell{text1(m.Name), text1(digits(d.calls))}
 		for _, q := range []float64{0.5, 0.9, 0.99, 0.999, 0.9999} {
+			if d.calls*(1-q) < 1 { // not one call was slower: nobody can tell
+				row = append(row, text1(none))
+				continue
+			}
 			row = append(row, text1(nanoseconds(d.quantile(q))))
 		}
 		c.Table.Rows = append(c.Table.Rows, append(row, text1(nanoseconds(d.largest))))

@@ -212,25 +212,16 @@ func facts(r *bench.Report) []fact {
 	if m.MemoryBytes > 0 {
 		machine = append(machine, size(float64(m.MemoryBytes))+" of memory")
 	}
-	machine = append(machine, shown(m.Kernel, nameMax))
-	machine = deleteEmpty(machine)
-	add(where, strings.Join(machine, ", "))
+	if m.Kernel != "" {
+		machine = append(machine, "kernel "+shown(m.Kernel, nameMax))
+	}
+	add(where, strings.Join(slices.DeleteFunc(machine, func(s string) bool { return s == "" }), ", "))
 	made := "sluice bench " + shown(r.Version, 100)
 	if !r.Started.IsZero() {
 		made += ", " + r.Started.UTC().Format("2 January 2006, 15:04 UTC")
 	}
 	add("Made by", made)
 	return list
-}
-
-func deleteEmpty(list []string) []string {
-	var out []string
-	for _, s := range list {
-		if s != "" {
-			out = append(out, s)
-		}
-	}
-	return out
 }
 
 // howTo are the three sentences on how to read the page.

@@ -236,6 +236,15 @@ func TestDistributions(t *testing.T) {
 	if last.X != 100 || last.Y != 990 {
 		t.Errorf("the curve ends at %v", last)
 	}
+	// What only one call in ten thousand exceeds, a hundred calls do not tell.
+	c := latencyChart([]*mode{{Name: "m", runs: runs}}, "READ", side)
+	var row []string
+	for _, cell := range c.Table.Rows[0] {
+		row = append(row, cell.Text)
+	}
+	if got := strings.Join(row, ", "); got != "m, 100, 100 ns, 100 ns, 200 ns, –, –, 990 ns" {
+		t.Errorf("row %s", got)
+	}
 	if d := pool([]*bench.Run{{}}, side); d.calls != 0 {
 		t.Errorf("no bucket, but %v calls", d.calls)
 	}

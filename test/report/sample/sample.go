@@ -29,7 +29,7 @@ var shapes = []shape{
 }
 
 func machine() bench.Machine {
-	return bench.Machine{CPU: "AMD EPYC 9B14", Cores: 2, MemoryBytes: 24 << 30, Kernel: "Linux 6.6.0",
+	return bench.Machine{CPU: "AMD EPYC 9B14", Cores: 2, MemoryBytes: 24 << 30, Kernel: "6.6.0",
 		ServerMemoryBytes: 1 << 30, FileSystem: "ext4", Local: true}
 }
 
