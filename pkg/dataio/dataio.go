@@ -86,7 +86,7 @@ type Engine struct {
 	stop        chan struct{} // ends trimming
 
 	// The calls that tests make fail, and the order that they do without.
-	enter  func(o *filecache.Order, off, n, from, m uint64, wait bool) (ticket uint64, ok bool)
+	enter  func(o *filecache.Order, c filecache.Class, off, n, from, m uint64, wait bool) (ticket uint64, ok bool)
 	leave  func(o *filecache.Order, ticket uint64)
 	fsync  func(fd int) error
 	pread  func(th *Thread, fd int, b []byte, off int64, flags uintptr) (int, error) // direct reads
@@ -117,7 +117,7 @@ func New(cfg Config) (*Engine, error) {
 		plain:  newBufferPool(cfg.BufferBytes, plainPatience),
 		direct: newBufferPool(cfg.DirectBytes, directPatience),
 		pipes:  pipePool{max: max(cfg.Pipes, 0)},
-		enter:  (*filecache.Order).BeginSplit,
+		enter:  (*filecache.Order).BeginPart,
 		leave:  (*filecache.Order).End,
 		fsync:  unix.Fsync,
 		pread:  (*Thread).preadv2,

@@ -316,9 +316,9 @@ func (r *read) direct() (ReadRes, reason, error) {
 		return ReadRes{}, noBuffer, nil
 	}
 	r.way(trace.ReadDirect, Direct)
-	ticket, _ := f.Order().Begin(filecache.DirectRead, uint64(from), uint64(wide), true)
+	ticket, _ := r.e.enter(f.Order(), filecache.DirectRead, uint64(from), uint64(wide), uint64(from), uint64(wide), true)
 	n, err := r.readAligned(fd, b.mem[:wide], from, int(a.ReadOffset))
-	f.Order().End(ticket)
+	r.e.leave(f.Order(), ticket)
 	if err != nil {
 		b.Release()
 		if err == unix.EINVAL {

@@ -185,7 +185,7 @@ func (e *Engine) plan(th *Thread, q *WriteReq, size int, p *writePlan) error {
 
 // ordered writes q as planned when its turn has come.
 func (e *Engine) ordered(th *Thread, q *WriteReq, p *writePlan, size uint64) (n int, err error) {
-	ticket, ok := e.enter(q.File.Order(), q.Offset, size, q.Offset+uint64(p.head), uint64(p.mid), !q.NoWait)
+	ticket, ok := e.enter(q.File.Order(), filecache.DirectWrite, q.Offset, size, q.Offset+uint64(p.head), uint64(p.mid), !q.NoWait)
 	if !ok {
 		return 0, unix.EAGAIN
 	}

@@ -35,7 +35,7 @@ import (
 type Class uint8
 
 // The classes. A buffered write has no direct part, the others are direct from
-// end to end; see BeginSplit for what is both.
+// end to end; see BeginPart for what is both.
 const (
 	BufferedWrite Class = iota
 	DirectRead
@@ -76,16 +76,17 @@ type Order struct {
 // With !wait it returns false instead, and has not entered. The ticket is for
 // End.
 func (o *Order) Begin(c Class, off, n uint64, wait bool) (ticket uint64, ok bool) {
+	m := n
 	if c == BufferedWrite {
-		return o.begin(span{off: off, end: off + n}, wait)
+		m = 0
 	}
-	return o.begin(span{off: off, end: off + n, from: off, until: off + n, reads: c == DirectRead}, wait)
+	return o.BeginPart(c, off, n, off, m, wait)
 }
 
-// BeginSplit is Begin of a write of which only [from, from+m) is direct; none
-// of it with m 0.
-func (o *Order) BeginSplit(off, n, from, m uint64, wait bool) (ticket uint64, ok bool) {
-	s := span{off: off, end: off + n}
+// BeginPart is Begin of an operation of which only [from, from+m) is direct,
+// and nothing with m 0.
+func (o *Order) BeginPart(c Class, off, n, from, m uint64, wait bool) (ticket uint64, ok bool) {
+	s := span{off: off, end: off + n, reads: c == DirectRead}
 	if m > 0 {
 		s.from, s.until = from, from+m
 	}

@@ -96,7 +96,7 @@ func TestOrderOfSplitWrites(t *testing.T) {
 				if x.m == 1<<63 {
 					return o.Begin(DirectRead, x.off, x.n, false)
 				}
-				return o.BeginSplit(x.off, x.n, x.from, x.m, false)
+				return o.BeginPart(DirectWrite, x.off, x.n, x.from, x.m, false)
 			}
 			if _, ok := enter(tc.a); !ok {
 				t.Errorf("%s: the first had to wait", tc.name)
