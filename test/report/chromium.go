@@ -34,7 +34,7 @@ var consoleLine = regexp.MustCompile(`CONSOLE[:(]\d+\)?\] "(.*)", source: (\S*) 
 
 // show loads a page in a window of the given size. It takes a second or two.
 func show(ctx context.Context, dir, url string, width, height int) (*shown, error) {
-	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	profile, err := os.MkdirTemp(dir, "profile")
 	if err != nil {
