@@ -1,6 +1,6 @@
 // Command lab makes the experiments that tell an administrator which I/O mode
 // to choose. `make lab` runs them; docs/benchmarks/lab-*.md is what they wrote,
-// docs/choosing-a-mode.md what follows from it.
+// docs/choosing-a-mode.md what follows from that.
 //
 // Plan: the program starts itself a second time as process 1 of private
 // network, mount and PID namespaces, so that servers get any port they like and

@@ -23,6 +23,9 @@ memory, once before the stream, or again every half second while it goes on. The
 times memory. cachestat(2) tells what is left of the neighbour's files in the page cache.`,
 	groups: func(l *lab) (list []*group) {
 		for _, keeps := range []bool{false, true} {
+			if l.o.quick && !keeps {
+				continue
+			}
 			for _, op := range []string{"read", "write"} {
 				how := "read once before"
 				if keeps {

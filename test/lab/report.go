@@ -61,7 +61,7 @@ func (d document) markdown() string {
 	var b strings.Builder
 	m := d.Machine
 	fmt.Fprintf(&b, "# %s, %s\n\n%s\n\n", d.experiment.title, d.Date, d.experiment.text)
-	fmt.Fprintf(&b, "Made by `%s`, which took %s. What the figures mean is in [lab.md](lab.md).\n\n", d.Command, d.Took)
+	fmt.Fprintf(&b, "Made by `%s`, which took %s. What follows from it is in [choosing a mode](../choosing-a-mode.md).\n\n", d.Command, d.Took)
 	fmt.Fprintf(&b, "- Machine: %s, %d cores, %s of memory; client and server share the cores\n", m.CPU, m.Cores, m.Memory)
 	fmt.Fprintf(&b, "- Server's memory: %d MiB, a cgroup of version %d\n", d.Memory>>20, d.Cgroup)
 	for _, name := range sortedKeys(d.FileSystems) {

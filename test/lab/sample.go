@@ -134,7 +134,7 @@ func (r reading) until(after reading, peak int64) usage {
 }
 
 // serve measures a load on a server of its own: the files are cold, or warm
-// where the load says so, and nothing is left to be written.
+// where the load says prime, and nothing is left to be written.
 func (l *lab) serve(ctx context.Context, s setting, set *dataset, w load) (x sample, err error) {
 	if err := l.cool(); err != nil {
 		return x, err
@@ -148,6 +148,12 @@ func (l *lab) serve(ctx context.Context, s setting, set *dataset, w load) (x sam
 		return x, err
 	}
 	defer func() { err = errors.Join(err, sv.stop()) }()
+	if w.prime {
+		once := load{op: w.op, pattern: "sequential", jobs: w.jobs, depth: w.depth, block: 1 << 20, seconds: 120, passes: 1}
+		if _, err := l.drive(ctx, sv, set, once); err != nil {
+			return x, err
+		}
+	}
 	warm := w
 	warm.seconds = l.o.warmup()
 	if w.passes > 0 { // a part of the files is the load: no warming up

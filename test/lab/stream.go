@@ -55,7 +55,7 @@ func (l *lab) perFile(factor float64) int64 {
 }
 
 func (l *lab) streamGroup(fs, op, set string, factor float64, more []setting) *group {
-	w := load{op: op, pattern: "sequential", jobs: l.streamJobs(), depth: 2, block: 1 << 20, seconds: l.o.secs}
+	w := load{op: op, pattern: "sequential", jobs: l.streamJobs(), depth: 2, block: 1 << 20, seconds: l.o.secs, prime: factor < 1}
 	return &group{
 		Name:     fmt.Sprintf("%s, %g times memory, %s", opName(op), factor, fs),
 		settings: append(l.modes(), more...), columns: streamColumns, verdict: true,

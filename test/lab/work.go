@@ -22,6 +22,8 @@ type load struct {
 	seconds float64
 	// passes, if not 0, ends the load when it has moved so many times the files' bytes.
 	passes float64
+	// prime has the server read or write the files once before, in its mode: what can stay in memory does.
+	prime bool
 }
 
 // filePrefix begins the names of the files of a dataset.
