@@ -38,7 +38,7 @@ var noJSON = []string{"serve", "exports", "help"}
 func everyCommand(t *testing.T, client, table string) map[string]usage {
 	t.Helper()
 	ways := map[string]usage{
-		"mode": {}, "status": {}, "stats": {}, "exports list": {}, "exports reload": {}, "clients": {}, "clients expire": {args: []string{client}},
+		"mode": {}, "limits": {}, "choices": {}, "choices forget": {}, "status": {}, "stats": {}, "exports list": {}, "exports reload": {}, "clients": {}, "clients expire": {args: []string{client}},
 		"sessions": {}, "opens": {}, "locks": {}, "delegations": {}, "copies": {},
 		"trace":         {args: []string{"--count", "2", "--event", "mode_change"}, stream: true},
 		"exports check": {args: []string{table}, alone: true}, "version": {alone: true},

@@ -24,7 +24,7 @@ func trailingFlags(c *cli.Context) ([]string, error) {
 		if arg == "--" {
 			return append(args, rest...), nil
 		}
-		if len(arg) < 2 || arg[0] != '-' {
+		if len(arg) < 2 || arg[0] != '-' || arg[1] >= '0' && arg[1] <= '9' { // a negative number is no flag
 			args = append(args, arg)
 			continue
 		}

@@ -105,7 +105,7 @@ func (l *live) read(t *testing.T, off uint64, count uint32) {
 func TestModeCommand(t *testing.T) {
 	l := newLive(t)
 	set := func(read string, exports ...admin.ExportIOMode) admin.IOMode {
-		return admin.IOMode{Read: read, Write: "buffered", Exports: append([]admin.ExportIOMode{}, exports...)}
+		return admin.IOMode{Read: read, Write: "buffered", Exports: append([]admin.ExportIOMode{}, exports...), Clients: []admin.ClientIOMode{}}
 	}
 	for _, c := range []struct {
 		args []string
@@ -116,6 +116,8 @@ func TestModeCommand(t *testing.T) {
 		{[]string{"read", "1"}, set("dontcache")},
 		{[]string{"read", "2"}, set("direct")},
 		{[]string{"read", "0"}, set("buffered")},
+		{[]string{"read", "auto"}, set("auto")},
+		{[]string{"read", "default"}, set("buffered")},
 		{[]string{"write", "buffered"}, set("buffered")},
 		{[]string{"--export", l.second, "read", "2"}, set("buffered", admin.ExportIOMode{Path: l.second, Read: "direct"})},
 		{[]string{"read", "dontcache"}, set("dontcache", admin.ExportIOMode{Path: l.second, Read: "direct"})},
@@ -136,7 +138,7 @@ func TestModeCommand(t *testing.T) {
 	l.want(t, " +READ +WRITE\nserver +dontcache +buffered\n", "mode")
 	l.want(t, " +READ +WRITE\nserver +dontcache +buffered\n"+l.second+" +direct +default\n", "mode", "read", "direct", "--export", l.second)
 
-	if text := l.refused(t, "mode", "read", "direct", "--export", "/nowhere"); !strings.Contains(text, `no export at "/nowhere"; `+"`sluice exports list`") {
+	if text := l.refused(t, "mode", "read", "direct", "--export", "/nowhere"); !strings.Contains(text, `no export at "/nowhere"; the exports are `+l.dir2()+", "+l.second) {
 		t.Error(text)
 	}
 	l.want(t, " +READ +WRITE\nserver +dontcache +direct\n"+l.second+" +direct +default\n", "mode", "write", "direct")
@@ -199,8 +201,8 @@ func TestModesServe(t *testing.T) {
 		t.Errorf("procedures: %+v", before.Procedures)
 	}
 
-	if len(before.Write) != 1 || before.Write[0].Mode != "buffered" {
-		t.Errorf("modes of WRITE that can't be set: %+v", before.Write)
+	if len(before.Write) != 3 || before.Write[2].Mode != "direct" {
+		t.Errorf("modes of WRITE: %+v", before.Write)
 	}
 
 	text := l.do(t, "stats")

@@ -85,7 +85,7 @@ func newApp() *cli.App {
 		OnUsageError:              onUsageError,
 		Action:                    noSuchCommand,
 		Commands: []*cli.Command{
-			serveCommand(), modeCommand(), statusCommand(), statsCommand(), exportsCommand(),
+			serveCommand(), modeCommand(), limitsCommand(), choicesCommand(), statusCommand(), statsCommand(), exportsCommand(),
 			clientsCommand(), sessionsCommand(), opensCommand(), locksCommand(), delegationsCommand(), copiesCommand(),
 			traceCommand(), benchCommand(), versionCommand(), helpCommand(),
 		},

@@ -3,13 +3,16 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"net/http"
-	"text/tabwriter"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"sluice/pkg/admin"
+	"sluice/pkg/dataio"
 )
 
 func modeCommand() *cli.Command {
@@ -18,15 +21,25 @@ func modeCommand() *cli.Command {
 		Usage:     "show or set how READ and WRITE move data",
 		ArgsUsage: "[read|write MODE]",
 		Description: `Without arguments, prints the modes in force. A change takes effect on the next
-call; calls in flight are not touched. MODE is buffered, dontcache or direct, or
-the kernel's numbers 0, 1, 2; with --export also default, to follow the server.
+call; calls in flight are not touched. MODE is buffered, dontcache, direct, auto, or
+the kernel's numbers 0, 1, 2; default takes a choice back, and what the
+configuration says holds again. A client's mode wins over its export's, and that
+over the server's; of networks that hold a client, the longest prefix wins.
+
+A choice holds until the server ends, with --persist for good; PERSISTED is what
+the next start has. ` + "`sluice choices`" + ` lists that and forgets it.
 
 Examples:
    sluice mode
    sluice mode read direct
-   sluice mode --export /srv/data read dontcache
-   sluice mode --export /srv/data read default`,
-		Flags: clientFlags(&cli.StringFlag{Name: "export", Usage: "set it for the export at `PATH` alone"}),
+   sluice mode read dontcache --export /srv/data
+   sluice mode write direct --client 192.0.2.0/24 --persist
+   sluice mode read default --export /srv/data --persist`,
+		Flags: clientFlags(
+			&cli.StringFlag{Name: "export", Usage: "set it for the export at `PATH` alone"},
+			&cli.StringFlag{Name: "client", Usage: "set it for the client at `ADDRESS`, or for a network, as in 192.0.2.0/24"},
+			persistFlag(),
+		),
 		Action: func(c *cli.Context) error {
 			args, err := modeArgs(c)
 			if err != nil {
@@ -37,15 +50,19 @@ Examples:
 			case 0:
 				err = adminClient(c).Do(c.Context, http.MethodGet, admin.PathIOMode, nil, &m)
 			case 2:
-				change := admin.ModeChange{Op: args[0], Mode: args[1], Export: c.String("export")}
+				change := admin.ModeChange{Op: args[0], Mode: args[1], Export: c.String("export"), Client: c.String("client"), Persist: c.Bool("persist")}
 				err = adminClient(c).Do(c.Context, http.MethodPut, admin.PathIOMode, change, &m)
 			}
 			if err != nil {
 				return err
 			}
-			return show(c, m, func() { printMode(c, m) })
+			return show(c, m, func() { table(c.App.Writer, func(w io.Writer) { printMode(w, &m) }) })
 		},
 	}
+}
+
+func persistFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "persist", Usage: "keep it across restarts of the server", DisableDefaultText: true}
 }
 
 // modeArgs returns the arguments, having taken flags that stand behind them
@@ -55,41 +72,81 @@ func modeArgs(c *cli.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, name := range []string{"export", "client", "persist"} {
+		if len(args) == 0 && c.IsSet(name) {
+			return nil, usagef(c, "--%s needs an operation and a mode, as in: sluice mode --export /srv read direct", name)
+		}
+	}
 	switch {
-	case len(args) == 0 && c.String("export") != "":
-		return nil, usagef(c, "--export needs an operation and a mode, as in: sluice mode --export /srv read direct")
 	case len(args) == 0:
 		return nil, nil
 	case len(args) != 2:
 		return nil, usagef(c, "an operation and a mode are needed, as in: sluice mode read direct")
 	case args[0] != "read" && args[0] != "write":
 		return nil, usagef(c, "the operation is read or write, not %q", args[0])
+	case c.IsSet("export") && c.String("export") == "":
+		return nil, usagef(c, "--export needs a path; leave it out for the whole server")
+	case c.IsSet("export") && c.IsSet("client"):
+		return nil, usagef(c, "a mode is for an export or for a client: leave --export or --client out")
 	}
-	switch args[1] {
-	case "buffered", "dontcache", "direct", "0", "1", "2":
-	case "default":
-		if c.String("export") == "" {
-			return nil, usagef(c, "default is for one export, which then follows the server: add --export PATH")
+	if _, err := dataio.ParseMode(args[1]); err != nil {
+		return nil, usagef(c, "no such mode: %q; the modes are buffered, dontcache, direct and auto, and default takes a choice back", args[1])
+	}
+	if c.IsSet("client") {
+		if _, err := dataio.ParseClient(c.String("client")); err != nil {
+			return nil, usagef(c, "--client: %v", err)
 		}
-	default:
-		return nil, usagef(c, "no such mode: %q; the modes are buffered, dontcache and direct", args[1])
 	}
 	return args, nil
 }
 
-func printMode(c *cli.Context, m admin.IOMode) {
-	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "\tREAD\tWRITE\n")
-	fmt.Fprintf(w, "server\t%s\t%s\n", m.Read, m.Write)
+// printMode leaves out the column of what is persisted when nothing is.
+func printMode(w io.Writer, m *admin.IOMode) {
+	kept := m.Persisted != (admin.ModeChoice{})
 	for _, e := range m.Exports {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", e.Path, orDefault(e.Read), orDefault(e.Write))
+		kept = kept || e.Persisted != (admin.ModeChoice{})
 	}
-	w.Flush()
+	for _, k := range m.Clients {
+		kept = kept || k.Persisted != (admin.ModeChoice{})
+	}
+	line := func(name, read, write string, p admin.ModeChoice, note string) {
+		cells := []string{name, orDefault(read), orDefault(write)}
+		if kept {
+			cells = append(cells, cmp.Or(choiceText(p), "-"))
+		}
+		if note != "" {
+			cells = append(cells, note)
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	fmt.Fprint(w, "\tREAD\tWRITE")
+	if kept {
+		fmt.Fprint(w, "\tPERSISTED")
+	}
+	fmt.Fprintln(w)
+	line("server", m.Read, m.Write, m.Persisted, "")
+	for _, e := range m.Exports {
+		note := ""
+		if e.Missing {
+			note = "not exported now"
+		}
+		line(e.Path, e.Read, e.Write, e.Persisted, note)
+	}
+	for _, k := range m.Clients {
+		line(k.Client, k.Read, k.Write, k.Persisted, "")
+	}
 }
 
-func orDefault(mode string) string {
-	if mode == "" {
-		return "default"
+// choiceText writes a pair of modes, as in "read direct, write auto".
+func choiceText(m admin.ModeChoice) string {
+	var list []string
+	if m.Read != "" {
+		list = append(list, "read "+m.Read)
 	}
-	return mode
+	if m.Write != "" {
+		list = append(list, "write "+m.Write)
+	}
+	return strings.Join(list, ", ")
 }
+
+func orDefault(mode string) string { return cmp.Or(mode, "default") }

@@ -36,8 +36,8 @@ Examples:
 			&cli.StringFlag{Name: "listen", Value: d.Listen, Usage: "`ADDR:PORT` of NFS and MOUNT"},
 			&cli.StringFlag{Name: "admin", EnvVars: []string{adminEnv}, Value: d.Admin, Usage: "`SOCKET` for the other commands"},
 			&cli.StringFlag{Name: "state", Value: d.State, Usage: "`DIR` of what must survive a restart (the file handles' key, NFSv4 clients)"},
-			&cli.StringFlag{Name: "read-mode", Value: d.ReadMode, Usage: "`MODE` of READ: buffered, dontcache or direct"},
-			&cli.StringFlag{Name: "write-mode", Value: d.WriteMode, Usage: "`MODE` of WRITE: buffered, dontcache or direct"},
+			&cli.StringFlag{Name: "read-mode", Value: d.ReadMode, Usage: "`MODE` of READ: buffered, dontcache, direct or auto"},
+			&cli.StringFlag{Name: "write-mode", Value: d.WriteMode, Usage: "`MODE` of WRITE: buffered, dontcache, direct or auto"},
 			&cli.StringFlag{Name: "rpcbind", Value: d.Rpcbind, Usage: "`HOW`: auto (register when one runs), off, or embedded (be the portmapper on port 111)"},
 			&cli.DurationFlag{Name: "lease-time", Value: d.LeaseTime, Usage: "`TIME` an NFSv4 client may be silent before others may have what it holds"},
 			&cli.DurationFlag{Name: "grace-time", Value: d.GraceTime, Usage: "`TIME` after a start in which NFSv4 clients reclaim what they held; 0 is the lease time"},
@@ -52,6 +52,9 @@ Examples:
 			&cli.DurationFlag{Name: "idle-timeout", Value: d.IdleTimeout, Usage: "`TIME` without calls after which a connection is closed; 0 never"},
 			&cli.IntFlag{Name: "splice-min", Value: d.SpliceMin, Usage: "smallest buffered READ, in `BYTES`, that is spliced; 0 is the measured default, -1 never"},
 			&cli.IntFlag{Name: "buffer-pool", Value: d.BufferPool, Usage: "most memory of data buffers, in `MIB`"},
+			&cli.IntFlag{Name: "direct-pool", Value: d.DirectPool, Usage: "most of it that is for direct I/O, in `MIB`; 0 is half"},
+			&cli.IntFlag{Name: "max-in-flight", Value: d.MaxInFlight, Usage: "largest `NUMBER` of calls of one connection that wait for slow threads or run there"},
+			&cli.IntFlag{Name: "max-queued", Value: d.MaxQueued, Usage: "most replies that one connection may leave untaken, in `KIB`, and still be read"},
 			&cli.DurationFlag{Name: "shutdown-timeout", Value: d.ShutdownTimeout, Usage: "`TIME` that calls in flight may take at the end"},
 		},
 		Action: serve,
@@ -151,7 +154,8 @@ func serveConfig(c *cli.Context) (server.Config, error) {
 		dst  *int
 	}{
 		{"threads", &cfg.Threads}, {"slow-threads", &cfg.SlowThreads}, {"max-connections", &cfg.MaxConnections},
-		{"splice-min", &cfg.SpliceMin}, {"buffer-pool", &cfg.BufferPool},
+		{"splice-min", &cfg.SpliceMin}, {"buffer-pool", &cfg.BufferPool}, {"direct-pool", &cfg.DirectPool},
+		{"max-in-flight", &cfg.MaxInFlight}, {"max-queued", &cfg.MaxQueued},
 	} {
 		if c.IsSet(f.name) {
 			*f.dst = c.Int(f.name)
@@ -173,6 +177,10 @@ func serveConfig(c *cli.Context) (server.Config, error) {
 	}
 	if len(cfg.Export) == 0 && cfg.Exports == "" && !c.IsSet("exports") {
 		cfg.Exports = defaultExports
+	}
+	cfg.FromFlags = map[string]bool{}
+	for _, name := range c.LocalFlagNames() {
+		cfg.FromFlags[name] = true
 	}
 	if err := cfg.Validate(); err != nil {
 		return cfg, usagef(c, "%v", err)

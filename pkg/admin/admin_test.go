@@ -26,14 +26,28 @@ func (f *fake) IOMode() IOMode {
 	return IOMode{Read: "buffered", Write: "buffered", Exports: []ExportIOMode{}}
 }
 func (f *fake) SetIOMode(c ModeChange) (IOMode, error) {
-	if c.Export == "/gone" {
+	switch {
+	case c.Export == "/gone":
 		return IOMode{}, &NotFoundError{"no export at /gone"}
+	case c.Persist:
+		return IOMode{}, &StorageError{"the disk is full"}
 	}
 	if c.Mode == "sideways" {
 		return IOMode{}, errors.New("no such mode")
 	}
 	f.change = c
 	return IOMode{Read: c.Mode}, nil
+}
+func (f *fake) Limits() []Limit { return []Limit{{Name: "splice-min"}} }
+func (f *fake) SetLimit(c LimitChange) ([]Limit, error) {
+	if c.Value == nil {
+		return nil, errors.New("no value")
+	}
+	return []Limit{{Name: c.Name, Value: *c.Value}}, nil
+}
+func (f *fake) Choices() Choices { return Choices{File: "f"} }
+func (f *fake) ForgetChoices() (Choices, error) {
+	return Choices{}, &StorageError{"the disk is read-only"}
 }
 func (f *fake) Stats() Stats                  { return Stats{UptimeSeconds: 1} }
 func (f *fake) Exports() []Export             { return []Export{} }
@@ -121,11 +135,20 @@ func TestCalls(t *testing.T) {
 	if f.change != (ModeChange{Op: "read", Mode: "direct"}) {
 		t.Errorf("the backend got %+v", f.change)
 	}
+	var limits []Limit
+	if err := c.Do(ctx, http.MethodPut, PathLimits, map[string]any{"name": "splice-min", "value": 0}, &limits); err != nil || len(limits) != 1 || limits[0].Name != "splice-min" {
+		t.Errorf("set: %+v, %v", limits, err)
+	}
 	for _, tc := range []struct {
 		method, path string
 		body         any
 		want         string
 	}{
+		{http.MethodPut, PathIOMode, ModeChange{Op: "read", Mode: "direct", Persist: true}, "the disk is full"},
+		{http.MethodPut, PathLimits, LimitChange{Name: "splice-min"}, "no value"},
+		{http.MethodPut, PathLimits, map[string]any{"name": "splice-min", "value": "1M"}, "like {\"name\":\"splice-min\""},
+		{http.MethodPut, PathLimits, map[string]any{"limit": "splice-min"}, `unknown field "limit"`},
+		{http.MethodDelete, PathChoices, nil, "the disk is read-only"},
 		{http.MethodPut, PathIOMode, ModeChange{Op: "read", Mode: "sideways"}, "no such mode"},
 		{http.MethodPut, PathIOMode, ModeChange{Export: "/gone"}, "no export at /gone"},
 		{http.MethodPut, PathIOMode, map[string]string{"op": "read", "mod": "direct"}, `unknown field "mod"`},

@@ -21,6 +21,8 @@ const (
 	PathReload  = "/v1/exports/reload"
 	PathClients = "/v1/clients"
 	PathEvents  = "/v1/events"
+	PathLimits  = "/v1/limits"
+	PathChoices = "/v1/choices"
 
 	PathSessions    = "/v1/sessions"
 	PathOpens       = "/v1/opens"
@@ -59,29 +61,101 @@ type Process struct {
 	CacheBytes  int64  `json:"cache_bytes"`
 }
 
-// IOMode is the I/O cache mode of the server and the exports that differ.
-type IOMode struct {
-	Read    string         `json:"read"`
-	Write   string         `json:"write"`
-	Exports []ExportIOMode `json:"exports"`
+// ModeChoice is a read and a write mode; an empty one is none.
+type ModeChoice struct {
+	Read  string `json:"read,omitempty" yaml:"read"`
+	Write string `json:"write,omitempty" yaml:"write"`
 }
 
-// ExportIOMode is one export's override; an empty field follows the server.
+// IOMode is the I/O cache mode of the server, and the exports and clients that
+// have modes of their own.
+type IOMode struct {
+	Read  string `json:"read"`
+	Write string `json:"write"`
+	// Persisted is what the next start has for the server.
+	Persisted ModeChoice     `json:"persisted,omitzero"`
+	Exports   []ExportIOMode `json:"exports"`
+	Clients   []ClientIOMode `json:"clients"`
+}
+
+// ExportIOMode is one export's modes; an empty field follows the server.
 type ExportIOMode struct {
-	Path  string `json:"path"`
-	Read  string `json:"read,omitempty"`
-	Write string `json:"write,omitempty"`
+	Path      string     `json:"path"`
+	Read      string     `json:"read,omitempty"`
+	Write     string     `json:"write,omitempty"`
+	Persisted ModeChoice `json:"persisted,omitzero"`
+	// Missing: it isn't exported at present.
+	Missing bool `json:"missing,omitempty"`
+}
+
+// ClientIOMode is the modes of an address or network; an empty field follows
+// the shorter prefixes, the export and the server.
+type ClientIOMode struct {
+	Client    string     `json:"client"`
+	Read      string     `json:"read,omitempty"`
+	Write     string     `json:"write,omitempty"`
+	Persisted ModeChoice `json:"persisted,omitzero"`
 }
 
 // ModeChange is the body of PUT /v1/io-mode.
 type ModeChange struct {
 	// Op is "read" or "write".
 	Op string `json:"op"`
-	// Mode is buffered, dontcache, direct, the kernel's numbers 0 to 2, or,
-	// with Export, "default" to follow the server again.
+	// Mode is buffered, dontcache, direct, auto, the kernel's numbers 0 to 2, or
+	// "default": as configured, and where nothing is, as the next level has it.
 	Mode string `json:"mode"`
-	// Export is a path of the exports file; "" means the whole server.
+	// Export is a path of the exports file, Client an address or network; at
+	// most one of them, and none means the whole server.
 	Export string `json:"export,omitempty"`
+	Client string `json:"client,omitempty"`
+	// Persist makes it outlive the server.
+	Persist bool `json:"persist,omitempty"`
+}
+
+// Limit is one that can be changed while the server runs.
+type Limit struct {
+	Name       string `json:"name"`
+	Value      int    `json:"value"`      // in force
+	Configured int    `json:"configured"` // without a choice made at run time
+	Default    int    `json:"default"`
+	Min        int    `json:"min"`
+	Max        int    `json:"max"`
+	Unit       string `json:"unit"`
+	Persisted  *int   `json:"persisted,omitempty"`
+	At         string `json:"at_limit"` // what happens at it
+}
+
+// LimitChange is the body of PUT /v1/limits.
+type LimitChange struct {
+	Name string `json:"name"`
+	// Value is in the limit's unit; without one it is as configured again.
+	Value   *int `json:"value,omitempty"`
+	Persist bool `json:"persist,omitempty"`
+}
+
+// Choices is what --persist has kept for the next start.
+type Choices struct {
+	File string `json:"file"`
+	// Problem says why the file isn't used; "" when it is.
+	Problem string      `json:"problem,omitempty"`
+	Modes   []KeptMode  `json:"modes"`
+	Limits  []KeptLimit `json:"limits"`
+}
+
+// KeptMode is the modes of an export, of a client or, without either, of the server.
+type KeptMode struct {
+	Export  string `json:"export,omitempty"`
+	Client  string `json:"client,omitempty"`
+	Read    string `json:"read,omitempty"`
+	Write   string `json:"write,omitempty"`
+	Missing bool   `json:"missing,omitempty"` // the export isn't there at present
+}
+
+// KeptLimit is a limit.
+type KeptLimit struct {
+	Name  string `json:"name"`
+	Value int    `json:"value"`
+	Unit  string `json:"unit"`
 }
 
 // Export is one exported directory.

@@ -28,8 +28,14 @@ import (
 type Backend interface {
 	Status() Status
 	IOMode() IOMode
-	// SetIOMode returns a *NotFoundError for an export that isn't there.
+	// SetIOMode returns a *NotFoundError for an export that isn't there, a
+	// *StorageError when the choice can't be kept; nothing is set then.
 	SetIOMode(ModeChange) (IOMode, error)
+	Limits() []Limit
+	// SetLimit returns a *StorageError as SetIOMode does.
+	SetLimit(LimitChange) ([]Limit, error)
+	Choices() Choices
+	ForgetChoices() (Choices, error)
 	Stats() Stats
 	Exports() []Export
 	Reload() (ReloadResult, error)
@@ -55,6 +61,12 @@ func (e *NotFoundError) Error() string { return e.Msg }
 type BusyError struct{ Msg string }
 
 func (e *BusyError) Error() string { return e.Msg }
+
+// StorageError is an error that is answered with 500: the server can't keep
+// something on its disk.
+type StorageError struct{ Msg string }
+
+func (e *StorageError) Error() string { return e.Msg }
 
 // Limits of the admin plane. A request past them is refused; the data plane
 // is not affected.
@@ -193,7 +205,11 @@ func (s *Server) calls() []call {
 	return []call{
 		{http.MethodGet, PathStatus, get(func() any { return s.backend.Status() })},
 		{http.MethodGet, PathIOMode, get(func() any { return s.backend.IOMode() })},
-		{http.MethodPut, PathIOMode, s.setIOMode},
+		{http.MethodPut, PathIOMode, change(s.backend, `{"op":"read","mode":"direct"}`, Backend.SetIOMode)},
+		{http.MethodGet, PathLimits, get(func() any { return s.backend.Limits() })},
+		{http.MethodPut, PathLimits, change(s.backend, `{"name":"splice-min","value":131072}`, Backend.SetLimit)},
+		{http.MethodGet, PathChoices, get(func() any { return s.backend.Choices() })},
+		{http.MethodDelete, PathChoices, s.forget},
 		{http.MethodGet, PathStats, get(func() any { return s.backend.Stats() })},
 		{http.MethodGet, PathExports, get(func() any { return s.backend.Exports() })},
 		{http.MethodPost, PathReload, s.reload},
@@ -255,24 +271,46 @@ func (s *Server) bounded(next http.Handler) http.Handler {
 	})
 }
 
-func (s *Server) setIOMode(w http.ResponseWriter, r *http.Request) {
-	var change ModeChange
-	dec := json.NewDecoder(r.Body)
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&change); err != nil {
-		fail(w, http.StatusBadRequest, fmt.Errorf(`the body must be like {"op":"read","mode":"direct"}: %w`, err))
-		return
+// change answers a PUT: it decodes the body, which must be like the sample, and
+// hands it to the backend.
+func change[In, Out any](b Backend, sample string, set func(Backend, In) (Out, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var in In
+		dec := json.NewDecoder(r.Body)
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&in); err != nil {
+			fail(w, http.StatusBadRequest, fmt.Errorf("the body must be like %s: %w", sample, err))
+			return
+		}
+		out, err := set(b, in)
+		if err != nil {
+			fail(w, status(err), err)
+			return
+		}
+		reply(w, http.StatusOK, out)
 	}
-	mode, err := s.backend.SetIOMode(change)
+}
+
+// status is how an error of a change is answered.
+func status(err error) int {
 	var missing *NotFoundError
+	var storage *StorageError
 	switch {
 	case errors.As(err, &missing):
-		fail(w, http.StatusNotFound, err)
-	case err != nil:
-		fail(w, http.StatusBadRequest, err)
-	default:
-		reply(w, http.StatusOK, mode)
+		return http.StatusNotFound
+	case errors.As(err, &storage):
+		return http.StatusInternalServerError
 	}
+	return http.StatusBadRequest
+}
+
+func (s *Server) forget(w http.ResponseWriter, _ *http.Request) {
+	left, err := s.backend.ForgetChoices()
+	if err != nil {
+		fail(w, status(err), err)
+		return
+	}
+	reply(w, http.StatusOK, left)
 }
 
 // held answers with a list of what NFSv4 clients hold; the query client=ID asks

@@ -65,63 +65,6 @@ func (b backend) rpcbindStatus() string {
 	}
 }
 
-func (b backend) IOMode() admin.IOMode {
-	m := admin.IOMode{Read: b.modes.Read(nil, netip.Addr{}).String(), Write: b.modes.Write(nil, netip.Addr{}).String(), Exports: []admin.ExportIOMode{}}
-	set := b.modes.Snapshot().Exports
-	for _, e := range b.ns.Set().Exports() {
-		if pair, ok := set[e.Path]; ok {
-			m.Exports = append(m.Exports, admin.ExportIOMode{Path: e.Path, Read: orFollow(pair.Read), Write: orFollow(pair.Write)})
-		}
-	}
-	return m
-}
-
-// orFollow leaves out a setting that follows the server's.
-func orFollow(mode string) string {
-	if mode == dataio.Default.String() {
-		return ""
-	}
-	return mode
-}
-
-func (b backend) SetIOMode(c admin.ModeChange) (admin.IOMode, error) {
-	mode, err := dataio.ParseMode(c.Mode)
-	if err != nil {
-		return admin.IOMode{}, err
-	}
-	path := c.Export
-	if path != "" {
-		e := b.ns.Set().Get(path)
-		if e == nil {
-			return admin.IOMode{}, &admin.NotFoundError{Msg: fmt.Sprintf("no export at %q; `sluice exports list` shows what there is", path)}
-		}
-		path = e.Path
-	} else if mode == dataio.Default {
-		return admin.IOMode{}, errDefaultMode
-	}
-	switch {
-	case c.Op == "write" && path != "":
-		b.modes.SetExportWrite(path, mode)
-	case c.Op == "write":
-		b.modes.SetWrite(mode)
-	case c.Op == "read" && path != "":
-		b.modes.SetExportRead(path, mode)
-	case c.Op == "read":
-		b.modes.SetRead(mode)
-	default:
-		return admin.IOMode{}, fmt.Errorf("op is %q; it must be read or write", c.Op)
-	}
-	line := b.log.Info().Str("op", c.Op).Stringer("mode", mode)
-	if path != "" {
-		line = line.Str("export", path)
-	}
-	line.Msg("I/O mode set")
-	if b.bus.Enabled() {
-		b.bus.Emit(trace.Event{Name: trace.ModeChange, Export: path, Mode: mode.String(), Reason: c.Op})
-	}
-	return b.IOMode(), nil
-}
-
 func (b backend) Exports() []admin.Export {
 	list := []admin.Export{}
 	problems := b.ns.Problems()
@@ -185,7 +128,7 @@ func (b backend) Stats() admin.Stats {
 // modeStats lists the modes that serve, in the order of the kernel's numbers.
 func modeStats(m map[string]dataio.ModeStats) []admin.ModeStats {
 	list := []admin.ModeStats{}
-	for _, mode := range []dataio.Mode{dataio.Buffered, dataio.DontCache, dataio.Direct} {
+	for _, mode := range []dataio.Mode{dataio.Buffered, dataio.DontCache, dataio.Direct} { // auto's calls count under what it chose
 		if s, ok := m[mode.String()]; ok {
 			list = append(list, admin.ModeStats{
 				Mode: mode.String(), Calls: uint64(s.Calls), Bytes: uint64(s.Bytes), Excess: uint64(s.Excess),

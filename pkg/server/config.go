@@ -11,8 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
+	"path"
 	"reflect"
 	"regexp"
 	"slices"
@@ -24,6 +26,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"sluice/pkg/admin"
 	"sluice/pkg/dataio"
 )
 
@@ -45,6 +48,8 @@ type Config struct {
 	// ReadMode and WriteMode are the server-wide I/O modes at start.
 	ReadMode  string `yaml:"read-mode"`
 	WriteMode string `yaml:"write-mode"`
+	// Modes are those of exports and clients. It has no flag.
+	Modes ModesConfig `yaml:"modes"`
 	// Rpcbind is auto, off or embedded.
 	Rpcbind string `yaml:"rpcbind"`
 	// LeaseTime is how long an NFSv4 client may be silent before others may
@@ -74,10 +79,27 @@ type Config struct {
 	// SpliceMin is the size in bytes from which a buffered READ is spliced
 	// to the socket; 0 is the measured default, -1 never.
 	SpliceMin int `yaml:"splice-min"`
-	// BufferPool bounds, in MiB, the memory of data buffers.
+	// BufferPool bounds, in MiB, the memory of data buffers; DirectPool that
+	// part of it that is for direct I/O, 0 for half.
 	BufferPool int `yaml:"buffer-pool"`
+	DirectPool int `yaml:"direct-pool"`
+	// MaxInFlight bounds the calls of one connection that wait or run on slow
+	// threads, MaxQueued, in KiB, the replies that it hasn't taken.
+	MaxInFlight int `yaml:"max-in-flight"`
+	MaxQueued   int `yaml:"max-queued"`
 	// ShutdownTimeout is how long calls in flight may take at SIGTERM.
 	ShutdownTimeout time.Duration `yaml:"shutdown-timeout"`
+
+	// FromFlags has the keys that were given on the command line: they win over
+	// what an earlier `--persist` kept.
+	FromFlags map[string]bool `yaml:"-"`
+}
+
+// ModesConfig is the key modes: by path of an export, by address or network of
+// a client.
+type ModesConfig struct {
+	Exports map[string]admin.ModeChoice `yaml:"exports"`
+	Clients map[string]admin.ModeChoice `yaml:"clients"`
 }
 
 // The lease times that make sense, as in the kernel's server: clients renew at
@@ -108,6 +130,8 @@ func Defaults() Config {
 		SlowThreads:     64,
 		IdleTimeout:     6 * time.Minute,
 		BufferPool:      256,
+		MaxInFlight:     128,
+		MaxQueued:       1024,
 		ShutdownTimeout: 10 * time.Second,
 	}
 }
@@ -143,12 +167,15 @@ func (c *Config) LoadFile(name string) error {
 	}
 	lines := keyLines(src)
 	for _, p := range c.problems() {
-		if line, ok := lines[p.key]; ok {
+		if line, ok := lines[strings.Join(append([]string{p.key}, p.below...), keySep)]; ok {
 			errs = append(errs, fmt.Errorf("config file %s: line %d: %w", name, line, p.err))
 		}
 	}
 	return errors.Join(errs...)
 }
+
+// keySep stands between the keys on the way to one that lies deeper, in keyLines.
+const keySep = "\x00"
 
 // keyLines finds the line of each key.
 func keyLines(src []byte) map[string]int {
@@ -157,22 +184,43 @@ func keyLines(src []byte) map[string]int {
 	if yaml.Unmarshal(src, &doc) != nil || len(doc.Content) == 0 {
 		return lines
 	}
-	for i := 0; i+1 < len(doc.Content[0].Content); i += 2 {
-		key := doc.Content[0].Content[i]
-		lines[key.Value] = key.Line
+	var walk func(prefix string, n *yaml.Node)
+	walk = func(prefix string, n *yaml.Node) {
+		if n.Kind != yaml.MappingNode {
+			return
+		}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := n.Content[i]
+			lines[prefix+key.Value] = key.Line
+			walk(prefix+key.Value+keySep, n.Content[i+1])
+		}
 	}
+	walk("", doc.Content[0])
 	return lines
 }
 
 var (
-	unknownField = regexp.MustCompile(`^line (\d+): field (.*) not found in type .*$`)
+	unknownField = regexp.MustCompile(`^line (\d+): field (.*) not found in type (.*)$`)
 	wrongType    = regexp.MustCompile("(?s)^line (\\d+): cannot unmarshal (?:\\S+ `(.*)`|(\\S+)) into (\\S+)$")
 )
 
 // kinds says what the types of Config's fields are to people.
 var kinds = map[string]string{
 	"int": "a whole number", "string": "a text", "[]string": "a list of texts", "time.Duration": "a time with its unit, as in 90s or 6m",
-	"server.Config": "a list of keys and values, as in listen: :2049",
+	"server.Config":      "a list of keys and values, as in listen: :2049",
+	"server.ModesConfig": "keys and values, as in exports: {/srv/data: {read: direct}}", "map[string]admin.ModeChoice": "keys and values, as in /srv/data: {read: direct}",
+	"admin.ModeChoice": "keys and values, as in {read: direct, write: dontcache}",
+}
+
+// keysOf are the keys that may stand in a value of a type.
+func keysOf(typ string) []string {
+	switch typ {
+	case "server.ModesConfig":
+		return []string{"exports", "clients"}
+	case "admin.ModeChoice":
+		return []string{"read", "write"}
+	}
+	return ConfigKeys()
 }
 
 // explainYAML turns the library's words about Go types into words about keys.
@@ -184,7 +232,7 @@ func explainYAML(err error) []string {
 	var out []string
 	for _, e := range te.Errors {
 		if m := unknownField.FindStringSubmatch(e); m != nil {
-			e = fmt.Sprintf("line %s: unknown key %q; the keys are %s", m[1], m[2], strings.Join(ConfigKeys(), ", "))
+			e = fmt.Sprintf("line %s: unknown key %q; the keys are %s", m[1], m[2], strings.Join(keysOf(m[3]), ", "))
 		} else if m := wrongType.FindStringSubmatch(e); m != nil && kinds[m[4]] != "" {
 			got := strconv.Quote(m[2])
 			if m[3] != "" {
@@ -201,7 +249,9 @@ func explainYAML(err error) []string {
 func ConfigKeys() []string {
 	var keys []string
 	for f := range reflect.TypeFor[Config]().Fields() {
-		keys = append(keys, f.Tag.Get("yaml"))
+		if key := f.Tag.Get("yaml"); key != "-" {
+			keys = append(keys, key)
+		}
 	}
 	return keys
 }
@@ -221,14 +271,15 @@ func (c *Config) Validate() error {
 
 // problem is a key whose value is wrong; err names it too.
 type problem struct {
-	key string
-	err error
+	key   string
+	err   error
+	below []string // the keys on the way to one that lies deeper
 }
 
 // problems checks each key by itself.
 func (c *Config) problems() (list []problem) {
 	add := func(key, format string, args ...any) {
-		list = append(list, problem{key, fmt.Errorf(key+format, args...)})
+		list = append(list, problem{key: key, err: fmt.Errorf(key+format, args...)})
 	}
 	oneOf := func(key, got string, allowed ...string) {
 		if !slices.Contains(allowed, got) {
@@ -252,7 +303,7 @@ func (c *Config) problems() (list []problem) {
 		add("write-mode", ": %w", err)
 	}
 	if _, err := c.listenPort(); err != nil {
-		list = append(list, problem{"listen", err})
+		list = append(list, problem{key: "listen", err: err})
 	}
 	if !validDomain(c.IDDomain) {
 		add("id-domain", " is %q; it must be a domain of at most %d bytes, as in example.org, or left out for owners as numbers", c.IDDomain, maxDomain)
@@ -261,10 +312,17 @@ func (c *Config) problems() (list []problem) {
 		add("state", " is empty; it must be a directory")
 	}
 	atLeast("threads", c.Threads, 0)
-	atLeast("slow-threads", c.SlowThreads, 1)
 	atLeast("max-connections", c.MaxConnections, 0)
-	atLeast("splice-min", c.SpliceMin, -1)
-	atLeast("buffer-pool", c.BufferPool, 8)
+	inBounds := true
+	for i := range limitTable {
+		if err := limitTable[i].check(*limitTable[i].of(c)); err != nil {
+			list, inBounds = append(list, problem{key: limitTable[i].name, err: err}), false
+		}
+	}
+	if err := c.checkPools(); err != nil && inBounds {
+		list = append(list, problem{key: "direct-pool", err: err})
+	}
+	list = append(list, c.Modes.problems()...)
 	if c.LeaseTime < minLease || c.LeaseTime > maxLease {
 		add("lease-time", " is %v; it must be from %v to %v", c.LeaseTime, minLease, maxLease)
 	}
@@ -316,4 +374,62 @@ func serverMode(s string) (dataio.Mode, error) {
 	return m, err
 }
 
-var errDefaultMode = errors.New("mode default is for one export, which then follows the server: choose buffered, dontcache or direct")
+var errDefaultMode = errors.New("default is no mode to be configured: choose one of " + modeList + ", or leave the key out")
+
+// targets gives the modes of exports and clients by what they are for, in the
+// spelling that is used everywhere.
+func (m *ModesConfig) targets() map[target]admin.ModeChoice {
+	all := map[target]admin.ModeChoice{}
+	for p, mode := range m.Exports {
+		all[target{export: path.Clean(p)}] = mode
+	}
+	for c, mode := range m.Clients {
+		if p, err := dataio.ParseClient(c); err == nil {
+			all[target{client: dataio.ClientName(p)}] = mode
+		}
+	}
+	return all
+}
+
+// problems finds what is wrong with them.
+func (m *ModesConfig) problems() (list []problem) {
+	add := func(err error, below ...string) {
+		list = append(list, problem{key: "modes", below: below, err: fmt.Errorf("modes: %s: %w", strings.Join(below, ": "), err)})
+	}
+	seen := map[target]string{}
+	one := func(kind, name string, t target, mode admin.ModeChoice) {
+		if other, ok := seen[t]; ok {
+			add(fmt.Errorf("it is the same as %s: write one of them", other), kind, name)
+		}
+		seen[t] = name
+		for _, x := range [][2]string{{"read", mode.Read}, {"write", mode.Write}} {
+			if x[1] != "" {
+				if _, err := serverMode(x[1]); err != nil {
+					add(err, kind, name, x[0])
+				}
+			}
+		}
+		if mode == (admin.ModeChoice{}) {
+			add(errors.New("it has neither read nor write: add a mode, as in {read: direct}"), kind, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Exports)) {
+		if !strings.HasPrefix(name, "/") {
+			add(errors.New("it is no path of an export: it must start with /"), "exports", name)
+			continue
+		}
+		one("exports", name, target{export: path.Clean(name)}, m.Exports[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Clients)) {
+		p, err := dataio.ParseClient(name)
+		if err != nil {
+			add(err, "clients", name)
+			continue
+		}
+		one("clients", name, target{client: dataio.ClientName(p)}, m.Clients[name])
+	}
+	if n := len(m.Clients); n > dataio.MaxClientModes {
+		add(fmt.Errorf("there are %d, and the most are %d: write networks that hold several", n, dataio.MaxClientModes), "clients")
+	}
+	return list
+}

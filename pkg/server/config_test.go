@@ -1,12 +1,15 @@
 package server
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"sluice/pkg/admin"
 )
 
 func load(t *testing.T, text string) (Config, error) {
@@ -21,7 +24,8 @@ func load(t *testing.T, text string) (Config, error) {
 
 func TestConfigFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "sluice.yaml")
-	text := "exports: /e\nexport:\n  - /a\n  - /b *(ro)\nlisten: 127.0.0.1:12049\nread-mode: direct\nidle-timeout: 90s\nsplice-min: -1\n"
+	text := "exports: /e\nexport:\n  - /a\n  - /b *(ro)\nlisten: 127.0.0.1:12049\nread-mode: direct\nidle-timeout: 90s\nsplice-min: -1\n" +
+		"modes:\n  exports:\n    /a: {read: direct, write: 1}\n  clients:\n    192.0.2.0/24:\n      read: auto\n"
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -32,6 +36,9 @@ func TestConfigFile(t *testing.T) {
 	if c.Exports != "/e" || len(c.Export) != 2 || c.Export[1] != "/b *(ro)" || c.Listen != "127.0.0.1:12049" ||
 		c.ReadMode != "direct" || c.IdleTimeout != 90*time.Second || c.SpliceMin != -1 {
 		t.Errorf("loaded %+v", c)
+	}
+	if c.Modes.Exports["/a"] != (admin.ModeChoice{Read: "direct", Write: "1"}) || c.Modes.Clients["192.0.2.0/24"] != (admin.ModeChoice{Read: "auto"}) {
+		t.Errorf("modes: %+v", c.Modes)
 	}
 	if c.LogLevel != "info" || c.SlowThreads != 64 {
 		t.Errorf("keys that aren't in the file lost their defaults: %+v", c)
@@ -46,6 +53,20 @@ func TestConfigFileErrorsNameTheLine(t *testing.T) {
 		"listen: :2049\nlisen: :2050\n": {"line 2", `unknown key "lisen"`, "listen"},
 		"threads: many\n":               {"line 1", "many"},
 		"a: [\n":                        {"line "},
+		"modes:\n  exports:\n    /a: {read: direct}\n    /b: {raed: direct}\n": {"line 4", `unknown key "raed"; the keys are read, write`},
+		"modes:\n  export: {}\n":                                                           {"line 2", `unknown key "export"; the keys are exports, clients`},
+		"modes: direct\n":                                                                  {"line 1", "it must be keys and values, as in exports:"},
+		"modes:\n  exports: [/a]\n":                                                        {"line 2", "it must be keys and values, as in /srv/data:"},
+		"modes:\n  exports:\n    /a: direct\n":                                             {"line 3", "it must be keys and values, as in {read: direct"},
+		"modes:\n  exports:\n    /a: {read: sideways}\n":                                   {"line 3", "modes: exports: /a: read: unknown I/O mode \"sideways\""},
+		"modes:\n  exports:\n    /a:\n      write: default\n":                              {"line 4", "default is no mode to be configured"},
+		"modes:\n  exports:\n    /a: {}\n":                                                 {"line 3", "it has neither read nor write"},
+		"modes:\n  exports:\n    a: {read: auto}\n":                                        {"line 3", "it must start with /"},
+		"modes:\n  exports:\n    /a: {read: auto}\n    /a/: {read: 2}\n":                   {"line 4", "it is the same as /a"},
+		"modes:\n  clients:\n    host: {read: auto}\n":                                     {"line 3", `"host" is neither an IP address nor a network`},
+		"modes:\n  clients:\n    10.0.0.1/8: {read: auto}\n    10.0.0.0/8: {read: auto}\n": {"line 3", "it is the same as 10.0.0.0/8"},
+		"buffer-pool: 64\ndirect-pool: 61\n":                                               {"line 2", "must leave 4 MiB"},
+		"\n\nmax-queued: 1\n":                                                              {"line 3", "max-queued is 1; it must be from 64"},
 	} {
 		_, err := load(t, text)
 		if err == nil {
@@ -81,6 +102,16 @@ func TestValidateNamesTheKey(t *testing.T) {
 		"slow-threads": func(c *Config) { c.SlowThreads = 0 },
 		"buffer-pool":  func(c *Config) { c.BufferPool = 1 },
 		"splice-min":   func(c *Config) { c.SpliceMin = -2 },
+		"direct-pool":  func(c *Config) { c.DirectPool = 300 },
+		"modes: exports: /a: write": func(c *Config) {
+			c.Modes.Exports = map[string]admin.ModeChoice{"/a": {Write: "sideways"}}
+		},
+		"modes: clients": func(c *Config) {
+			c.Modes.Clients = map[string]admin.ModeChoice{}
+			for i := range 65 {
+				c.Modes.Clients[fmt.Sprintf("10.0.0.%d", i)] = admin.ModeChoice{Read: "direct"}
+			}
+		},
 		"idle-timeout": func(c *Config) { c.IdleTimeout = -1 },
 	} {
 		c := Defaults()

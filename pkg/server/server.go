@@ -44,6 +44,7 @@ type Server struct {
 	table    *exports.Table
 	resolver *exports.SystemResolver
 	modes    dataio.Modes
+	choices  choices
 	cache    *filecache.Cache
 	engine   *dataio.Engine
 	ns       *vfs.Namespace
@@ -82,7 +83,7 @@ func newServer(cfg Config, logTo io.Writer) (*Server, error) {
 	if err := s.loadExports(); err != nil {
 		return nil, err
 	}
-	if err := s.setModes(); err != nil {
+	if err := s.loadChoices(); err != nil {
 		return nil, err
 	}
 	if err := s.build(descriptors); err != nil {
@@ -127,30 +128,17 @@ func (s *Server) loadExports() error {
 	return nil
 }
 
-func (s *Server) setModes() error {
-	read, err := serverMode(s.cfg.ReadMode)
-	if err != nil {
-		return fmt.Errorf("read-mode: %w", err)
-	}
-	write, err := serverMode(s.cfg.WriteMode)
-	if err != nil {
-		return fmt.Errorf("write-mode: %w", err)
-	}
-	s.modes.SetRead(read)
-	s.modes.SetWrite(write)
-	return nil
-}
-
 // build makes the rooms, each with what it needs of the ones below.
 func (s *Server) build(descriptors uint64) error {
 	key, err := vfs.LoadHandleKey(s.cfg.State)
 	if err != nil {
 		return s.explainState(err)
 	}
-	bytes := s.cfg.BufferPool << 20
+	cfg := s.chosen() // nobody changes it before the admin socket is there
+	plain, direct := cfg.pools()
 	s.cache = filecache.New(filecache.Config{Budget: filecache.Budget(descriptors), Trace: &s.bus})
 	s.engine, err = dataio.New(dataio.Config{
-		Cache: s.cache, SpliceMin: s.cfg.SpliceMin, BufferBytes: bytes / 2, DirectBytes: bytes / 2,
+		Cache: s.cache, SpliceMin: cfg.SpliceMin, BufferBytes: plain, DirectBytes: direct,
 		Pipes: dataio.PipeBudget(descriptors), Trace: &s.bus, Warn: s.warnIO,
 	})
 	if err != nil {
@@ -176,10 +164,9 @@ func (s *Server) build(descriptors uint64) error {
 	s.obs.watch(s.programs)
 	s.rpc, err = rpc.NewServer(rpc.Config{
 		Programs: s.programs, NewLocal: s.newLocal, CloseLocal: s.nfs.CloseLocal, OnConnect: s.connect, OnDisconnect: s.disconnect,
-		Threads: s.cfg.Threads, SlowThreads: s.cfg.SlowThreads, MaxConns: s.cfg.MaxConnections,
-		// Replies that wait for clients must leave buffers for the others.
-		MaxQueuedTotal: int64(s.cfg.BufferPool) << 20 / 4,
-		IdleTimeout:    s.cfg.IdleTimeout, Observer: s.obs, Log: s.log,
+		Threads: s.cfg.Threads, SlowThreads: cfg.SlowThreads, MaxConns: s.cfg.MaxConnections,
+		MaxInFlight: cfg.MaxInFlight, MaxQueuedPerConn: cfg.MaxQueued << 10, MaxQueuedTotal: cfg.queuedTotal(),
+		IdleTimeout: s.cfg.IdleTimeout, Observer: s.obs, Log: s.log,
 	})
 	return err
 }
@@ -241,6 +228,9 @@ func (s *Server) Start() (err error) {
 		return s.explainListen(err)
 	}
 	tcp := ln.(*net.TCPListener)
+	for _, w := range s.missing() {
+		s.log.Warn().Msg(w)
+	}
 	s.listen = []netip.AddrPort{tcp.Addr().(*net.TCPAddr).AddrPort()}
 	for _, e := range s.ns.Set().Exports() {
 		for i := range e.Clients {
@@ -337,6 +327,10 @@ func (s *Server) Reload() (admin.ReloadResult, error) {
 		return res, fmt.Errorf("%w\nthe exports in force stay as they were", err)
 	}
 	res.Exports = len(s.ns.Set().Exports())
+	for _, w := range s.missing() {
+		res.Warnings = append(res.Warnings, w)
+		s.log.Warn().Msg(w)
+	}
 	s.log.Info().Int("exports", res.Exports).Strs("added", changes.Added).Strs("removed", changes.Removed).
 		Strs("changed", changes.Changed).Msg("exports reloaded")
 	return res, nil

@@ -178,8 +178,8 @@ func TestStartFails(t *testing.T) {
 		"portmapper's port":    {func(c *Config, _ string) { c.Rpcbind = "embedded" }, []string{"embedded portmapper", "111", "--rpcbind"}},
 		"configuration":        {func(c *Config, _ string) { c.Threads = -1 }, []string{"threads is -1"}},
 		"a share of one fsid":  {func(c *Config, dir string) { writeExports(t, *c, dir+" *(fsid=7)\n/usr *(fsid=7)\n") }, []string{"fsid=7"}},
-		"mode of one export":   {func(c *Config, _ string) { c.ReadMode = "default" }, []string{"read-mode", "one export"}},
-		"write mode of one":    {func(c *Config, _ string) { c.WriteMode = "default" }, []string{"write-mode", "one export"}},
+		"mode of one export":   {func(c *Config, _ string) { c.ReadMode = "default" }, []string{"read-mode", "default is no mode to be configured"}},
+		"write mode of one":    {func(c *Config, _ string) { c.WriteMode = "default" }, []string{"write-mode", "default is no mode to be configured"}},
 		"nothing to be served": {func(c *Config, _ string) { c.Exports = "" }, []string{"nothing to export", "--export"}},
 	} {
 		t.Run(name, func(t *testing.T) {
