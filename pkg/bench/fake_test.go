@@ -16,7 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"sluice/pkg/portmap"
 	"sluice/rpc"
+	"sluice/test/testenv"
 	"sluice/xdr"
 	"sluice/xdr/mount3"
 	wire3 "sluice/xdr/nfs3"
@@ -32,6 +34,7 @@ type fake struct {
 	wtmax   uint32
 	mnt     mount3.Mountstat3
 	denied  bool
+	noMount bool
 	removed atomic.Int32
 	calls   atomic.Int32 // of io
 }
@@ -134,6 +137,10 @@ func (f *fake) answer(xid, prog, proc uint32, d *xdr.Decoder) []byte {
 	}
 	handle := func(name string) func(e *xdr.Encoder) { return func(e *xdr.Encoder) { e.Opaque([]byte(name)) } }
 	switch {
+	case prog == mount3.MOUNT_PROGRAM && f.noMount:
+		b := reply(xid)
+		b[27] = 1 // PROG_UNAVAIL
+		return b
 	case proc == 0:
 		return reply(xid)
 	case prog == mount3.MOUNT_PROGRAM && f.mnt != 0:
@@ -469,4 +476,70 @@ func (r *recorder) answer(s *step, xid uint32) {
 	}
 	binary.BigEndian.PutUint32(b, lastFragment|uint32(len(b)-4))
 	r.buf = b
+}
+
+// TestPortmapper: where nothing listens on the usual port, the portmapper says
+// where NFS is, and MOUNT.
+func TestPortmapper(t *testing.T) {
+	testenv.Sandboxed(t)
+	nfs, mount := newFake(t, good), newFake(t, good)
+	nfs.noMount = true
+	var list []portmap.Mapping
+	for prog, f := range map[uint32]*fake{portmap.ProgNFS: nfs, portmap.ProgMount: mount} {
+		list = append(list, portmap.Mapping{Prog: prog, Vers: 3, Netid: portmap.NetTCP, Addr: f.ln.Addr().(*net.TCPAddr).AddrPort()})
+	}
+	o := nfs.options(Workload{})
+	_, err := Open(t.Context(), o)
+	if err == nil || !strings.Contains(err.Error(), "where is MOUNT of 127.0.0.1?") || !strings.Contains(err.Error(), "--mount-port") {
+		t.Errorf("without a portmapper: %v", err)
+	}
+	pm, err := portmap.Listen(portmap.EmbeddedConfig{Listen: "127.0.0.1:111", Mappings: list})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pm.Close(context.Background())
+	o.Server = "127.0.0.1"
+	if r, _ := measure(t, o); r.Errors > 0 || r.Ops != 16 {
+		t.Errorf("%d calls, %s", r.Ops, r.FirstError)
+	}
+	o.Server, o.MountPort = nfs.ln.Addr().String(), mount.ln.Addr().(*net.TCPAddr).Port
+	if r, _ := measure(t, o); r.Errors > 0 || r.Ops != 16 {
+		t.Errorf("with --mount-port: %d calls, %s", r.Ops, r.FirstError)
+	}
+}
+
+// TestMemoryIsBounded: as many calls in flight as there may be, each of the
+// largest size, take little more memory than their slots.
+func TestMemoryIsBounded(t *testing.T) {
+	pattern()
+	w := Workload{Jobs: MaxJobs, Depth: MaxInFlight / MaxJobs, BlockSize: MaxBlockSize, FileBytes: MaxBlockSize, Op: "write", Seconds: 1}
+	if err := w.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	b := &Bench{w: w, cl: &client3{}, files: make([]file, w.Files)}
+	b.cl.(*client3).cred = &rpc.Cred{Flavor: rpc.FlavorSys}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range w.Connections {
+		b.conns = append(b.conns, &conn{version: 3, slots: make([]slot, w.slots(i))})
+	}
+	p := &phase{w: &b.w, files: b.files, until: 1 << 62, interval: 1e9, templates: make([][kinds]*template, w.Files)}
+	for i := range b.files {
+		p.templates[i][kindWrite] = b.cl.template(kindWrite, &b.files[i], 0)
+	}
+	loops := b.deal(p, &b.w, false)
+	for _, l := range loops {
+		for _, c := range l.conns {
+			for k := range c.slots {
+				l.advance(c, uint32(k))
+			}
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > int64(MaxInFlight)*1024+int64(len(loops))*3<<20 {
+		t.Errorf("%d calls in flight take %s", MaxInFlight, SizeText(grown))
+	}
+	runtime.KeepAlive(loops)
 }

@@ -62,12 +62,12 @@ func parseNumber(s string) (float64, error) {
 	return strconv.ParseFloat(s, 64)
 }
 
-// SizeText writes a size with a binary unit, without rounding where it is a
-// whole number of them: "1 MiB", "47008 B", "1.6 GiB".
+// SizeText writes a size with a binary unit; less than 10 MiB is not rounded:
+// "1 MiB", "47008 B", "25.5 GiB".
 func SizeText(n int64) string {
 	names := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	v, i := float64(n), 0
-	for i < len(names)-1 && (v >= 1024*10 || v >= 1024 && v/1024 == math.Trunc(v/1024)) {
+	for i < len(names)-1 && (n >= 10<<20 && v >= 1024*10 || v >= 1024 && v/1024 == math.Trunc(v/1024)) {
 		v, i = v/1024, i+1
 	}
 	text := strconv.FormatFloat(v, 'f', 1, 64)

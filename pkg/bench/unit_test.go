@@ -21,7 +21,7 @@ func TestParseSize(t *testing.T) {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
 	}
-	for n, want := range map[int64]string{512: "512 B", 4096: "4 KiB", 47008: "45.9 KiB", 5000: "5000 B", 1 << 20: "1 MiB", 3 << 29: "1536 MiB", 5 << 40: "5 TiB"} {
+	for n, want := range map[int64]string{512: "512 B", 4096: "4 KiB", 47008: "47008 B", 27_400_000_000: "25.5 GiB", 11<<20 + 512: "11 MiB", 5000: "5000 B", 1 << 20: "1 MiB", 3 << 29: "1536 MiB", 5 << 40: "5 TiB"} {
 		if got := SizeText(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
