@@ -62,6 +62,10 @@ const (
 	// cost of a request of its own to the disk outweighs what direct I/O saves.
 	largeRead = 96 << 10
 
+	// tracked is the least size of a file, in bytes, that has a record of how it
+	// is read; the record is 4 KiB.
+	tracked = 1 << 20
+
 	// fitsOf is the part of the page cache's room, in 16ths, that what is read
 	// may take and still count as fitting. Past the room a cache that is read
 	// from end to end gives nothing at all.
@@ -69,7 +73,7 @@ const (
 
 	// followOf is the part of the room, as 1/followOf, that all streams that are
 	// followed may hold.
-	followOf = 1
+	followOf = 2
 
 	// admitOf: of READs at random that don't fit, one in admitOf is cached, so
 	// that what is wanted often gets in, and what is wanted once seldom drives
@@ -117,6 +121,7 @@ func (q *question) decide() (Mode, choice) {
 // autoState is the engine's part of it. The zero value needs a clock in memory.
 type autoState struct {
 	memory memory
+	tight  atomic.Bool   // what was read last did not fit, or memory was short
 	turn   atomic.Uint32 // of READs at random: which is cached
 	counts [choices]stats.Counter
 }
@@ -138,7 +143,6 @@ func (r *read) auto() (ReadRes, error) {
 	r.e.auto.counts[why].Add(r.th.shard, 1)
 	switch why {
 	case choiceStreaming:
-		r.behind(fd)
 		res, err := r.buffered()
 		res.Used = DontCache
 		return res, err
@@ -151,8 +155,10 @@ func (r *read) auto() (ReadRes, error) {
 // autoWarm serves what is in memory.
 func (r *read) autoWarm() (res ReadRes, err error) {
 	f := r.q.File
-	if a := f.Following(); a != nil && a.Due(r.off, int64(r.count)) {
-		return ReadRes{}, unix.EAGAIN // dropping pages may sleep
+	if r.e.auto.tight.Load() {
+		if a := f.Accessed(); a != nil && a.Due(r.off, int64(r.count)) {
+			return ReadRes{}, unix.EAGAIN // what is due may sleep
+		}
 	}
 	mode := Buffered
 	if r.count < largeRead && f.Scattered() && !r.e.auto.admit() {
@@ -181,40 +187,47 @@ func (r *read) choose(fd int) (Mode, choice) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return Buffered, choiceSmall // and reading will say what is wrong
 	}
-	a := f.Access()
-	note := a.Note(r.off, n, st.Size, m.tick.Load())
-	m.share.add(note.Share)
-	if note.Fresh {
-		m.streams.add(1)
+	var a *filecache.Access // nil for a file that is not tracked, which has no streams
+	var note filecache.Noted
+	if tick := m.tick.Load(); st.Size >= tracked {
+		a = f.Access()
+		note = a.Note(r.off, n, st.Size, tick)
+		m.share.add(note.Share)
+		if note.Fresh {
+			m.streams.add(1)
+		}
+	} else if f.NewEpoch(tick) {
+		m.share.add(st.Size)
 	}
-	var q question
+	q := question{
+		count: r.count, pattern: note.Pattern, short: m.short.Load(), room: m.room.Load(),
+		share: m.share.get(), streams: m.streams.get(), spare: m.spare.Load() >= n,
+	}
+	warm := false
 	// Small READs are served in the same way whether they are in memory or not.
 	if r.count >= largeRead && !e.noCachestat.Load() {
-		warm := e.warm(r.th, fd, r.off, r.count) == nil
+		warm = e.warm(r.th, fd, r.off, r.count) == nil
 		q.dirty = r.th.cs.Dirty+r.th.cs.Writeback > 0
-		if warm && !a.Due(r.off, n) {
-			return Buffered, choiceCached
-		}
-	}
-	q.count, q.pattern = r.count, note.Pattern
-	q.short, q.room = m.short.Load(), m.room.Load()
-	q.share, q.streams = m.share.get(), m.streams.get()
-	if q.spare = m.spare.Load() >= n; q.spare {
-		q.admit = true
-	} else if q.count < largeRead {
-		q.admit = e.auto.admit()
+	} else {
+		q.admit = q.spare || e.auto.admit()
 	}
 	if r.q.Random {
 		q.pattern = filecache.Random
 	}
 	mode, why := q.decide()
+	if tight := why != choiceFits && why != choiceWriting; e.auto.tight.Load() != tight {
+		e.auto.tight.Store(tight)
+	}
 	switch why {
 	case choiceRoom:
 		m.spare.Add(-n)
-	case choiceFits:
-		a.Leave()
+	case choiceStreaming:
+		r.behind(fd, a)
 	}
-	if why != choiceSmall || q.pattern != filecache.Random { // then it was its turn
+	if warm && !q.dirty {
+		return Buffered, choiceCached
+	}
+	if a != nil && (why != choiceSmall || q.pattern != filecache.Random) { // then it was its turn
 		a.SetScattered(why == choiceRandom)
 	}
 	return mode, why
@@ -223,8 +236,7 @@ func (r *read) choose(fd int) (Mode, choice) {
 // behind does what there is to do for the READ's stream: it looks at what the
 // kernel will read ahead next, and drops what the stream has left behind, if
 // nobody had it cached before.
-func (r *read) behind(fd int) {
-	a := r.q.File.Access()
+func (r *read) behind(fd int, a *filecache.Access) {
 	t, ok := a.Take(r.off, int64(r.count))
 	if !ok {
 		return

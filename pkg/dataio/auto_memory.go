@@ -102,9 +102,10 @@ func (m *memory) sample() {
 	}
 	m.at, m.stall, m.refault = t, s.stall, s.refault
 	m.room.Store(s.room)
-	// What is left free is what the kernel wants to have at hand, and what READs
-	// bring in until the next sample.
-	m.spare.Store(max(s.free-max(s.total/16, 32<<20), 0))
+	// What is left free is what the kernel wants to have at hand, what READs bring
+	// in until the next sample, and what streams that are followed hold.
+	keep := max(s.total/16, 32<<20) + min(m.streams.get()*filecache.FollowedBytes, s.total/followOf)
+	m.spare.Store(max(s.free-keep, 0))
 	tick := m.tick.Add(1)
 	if tick%filecache.EpochTicks == 0 {
 		m.share.turn()

@@ -84,6 +84,7 @@ var ways = []struct {
 		set: func(e *Engine) { e.noCachestat.Store(true) }},
 	{name: "direct", mode: Direct, splice: true},
 	{name: "direct_4M", mode: Direct, cfg: Config{MaxIO: MaxMaxIO}},
+	{name: "auto", mode: Auto, splice: true},
 	{name: "direct_later", mode: Direct, later: true},
 	{name: "direct_einval", mode: Direct, set: func(e *Engine) {
 		e.pread = func(*Thread, int, []byte, int64, uintptr) (int, error) { return 0, unix.EINVAL }

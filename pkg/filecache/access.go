@@ -3,9 +3,8 @@
 //
 // Plan: a small fixed number of streams per file, each known by where it is
 // expected to go on. A READ near that place, before or after it, belongs to
-// the stream: parallel READs of one client arrive in any order, and a stream
-// that is read ahead shows only the READs that missed. All else starts a stream
-// in the place of the one that was used longest ago. Beside them, one bit for
+// the stream: parallel READs of one client arrive in any order. All else starts
+// a stream in the place of the one that was used longest ago. Beside them, one bit for
 // each 64th of the file says whether it was touched in this epoch.
 //
 // Time is the caller's: a tick is a fraction of a second, an epoch is
@@ -45,7 +44,7 @@ const (
 	// slack is how far, at least, from where a stream goes on a READ may lie
 	// and still belong to it, in bytes; 16 READs where that is more, up to a
 	// limit past which large READs at random would look like streams.
-	slack     = 512 << 10
+	slack     = 64 << 10
 	slackRead = 16
 	mostSlack = 8 << 20
 
@@ -75,10 +74,11 @@ const FollowedBytes = (lookPieces + lagPieces - 1) * Piece
 type stream struct {
 	next  int64  // the end of the furthest READ
 	used  uint32 // Access.clock when last; with run 0 the place is free
-	run   uint32 // READs, up to settled
+	run   uint32 // READs that took it further, up to settled
 	turn  uint32 // when last told of
 	stamp uint32 // Access.clock when it began, to tell it from its successor
 
+	asked           int64 // the piece, plus 1, in which Due was true last, while not followed
 	followed        bool
 	busy            bool  // somebody has its Task
 	looked, dropped int64 // pieces before these are done
@@ -88,7 +88,6 @@ type stream struct {
 // Access is what is known of one file. About 4 KiB; all methods may be called
 // from any goroutine. The zero value knows nothing.
 type Access struct {
-	following atomic.Bool // some stream is followed
 	scattered atomic.Bool // see SetScattered
 
 	mu      sync.Mutex
@@ -113,12 +112,15 @@ func (f *File) Access() *Access {
 	return f.access.Load()
 }
 
-// Following returns the access record if a stream of it is followed, else nil.
-func (f *File) Following() *Access {
-	if a := f.access.Load(); a != nil && a.following.Load() {
-		return a
-	}
-	return nil
+// Accessed returns the file's access record, nil if it has none.
+func (f *File) Accessed() *Access { return f.access.Load() }
+
+// NewEpoch reports whether this is the first call in an epoch, for files too
+// small for a record of their own.
+func (f *File) NewEpoch(tick uint32) bool {
+	epoch := tick/EpochTicks + 1
+	old := f.epoch.Load()
+	return old != epoch && f.epoch.CompareAndSwap(old, epoch)
 }
 
 // Scattered reports what SetScattered said last.
@@ -217,11 +219,13 @@ func (a *Access) follow(off, n int64) Pattern {
 		return a.stray()
 	}
 	s := &a.streams[at]
-	s.next, s.used = max(s.next, off+n), a.clock
+	s.used = a.clock
+	if off+n > s.next {
+		s.next = off + n
+		s.run = min(s.run+1, settled)
+	}
 	if s.run < settled {
-		if s.run++; s.run < settled {
-			return a.stray()
-		}
+		return a.stray()
 	}
 	a.strays = 0
 	return Sequential
@@ -236,21 +240,27 @@ func (a *Access) stray() Pattern {
 	return Random
 }
 
-// Due moves the stream of a READ that was in memory on and reports whether
-// there is a Task for it. It knows only streams that are followed.
+// Due notes a READ that was served from memory, and reports whether something
+// is to be done for its stream: there is a Task, or it has got to another piece
+// and nobody follows it. READs that are in memory are as good a sign of a
+// stream as others: with read-ahead next to none may be missing.
 func (a *Access) Due(off, n int64) bool {
 	if !a.mu.TryLock() {
 		return false // the next READ will do
 	}
 	defer a.mu.Unlock()
-	a.clock++
-	at, _ := a.find(off, n)
-	if at < 0 {
+	if a.follow(off, n) != Sequential {
 		return false
 	}
-	s := &a.streams[at]
-	s.next, s.used = max(s.next, off+n), a.clock
-	return s.followed && !s.busy && s.due()
+	s := &a.streams[a.last]
+	if s.followed {
+		return !s.busy && s.due()
+	}
+	if p := s.next/Piece + 1; s.asked != p {
+		s.asked = p
+		return true
+	}
+	return false
 }
 
 func (s *stream) due() bool {
@@ -293,7 +303,6 @@ func (a *Access) Take(off, n int64) (t Task, ok bool) {
 	if !s.followed || s.looked <= p { // begins, or has jumped ahead of where it was looked at
 		s.followed, s.absent = true, 0
 		s.looked, s.dropped = p+1, p+1
-		a.following.Store(true)
 	}
 	if !s.due() {
 		return t, false
@@ -316,17 +325,4 @@ func (a *Access) Done(t *Task) {
 		return
 	}
 	s.busy, s.looked, s.dropped, s.absent = false, t.LookTo, t.DropTo, t.absent
-}
-
-// Leave ends following.
-func (a *Access) Leave() {
-	if !a.following.Load() {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.following.Store(false)
-	for i := range a.streams {
-		a.streams[i].followed = false
-	}
 }

@@ -62,6 +62,7 @@ type File struct {
 	order    atomic.Pointer[Order]  // see Order
 	unstable atomic.Bool            // written since the last sync began
 	access   atomic.Pointer[Access] // how it is read lately; nil until somebody asks
+	epoch    atomic.Uint32          // see NewEpoch
 	behind   behind
 	sync     syncGate
 
