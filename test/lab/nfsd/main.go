@@ -39,7 +39,7 @@ type options struct {
 	dir, out               string
 	kernel                 string
 	features               string
-	rows                   string
+	rows, kinds            string
 	rounds                 int
 	secs                   float64
 	keep                   bool
@@ -55,6 +55,7 @@ func main() {
 	flag.StringVar(&o.kernel, "kernel", "linux-image-6.12-cloud-amd64", "Debian `package` that depends on the guest's kernel")
 	flag.StringVar(&o.features, "cpu", "max,-erms,-fsrm", "QEMU's CPU `model` and features; see docs/benchmarks/lab-5-nfsd.md")
 	flag.StringVar(&o.rows, "rows", "all", "rows, comma separated, or all")
+	flag.StringVar(&o.kinds, "kinds", "counted,parallel", "how to run the guest; a machine that is busy with other things disturbs parallel")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds of each row")
 	flag.Float64Var(&o.secs, "secs", 1, "seconds of each measurement")
 	flag.BoolVar(&o.keep, "keep", false, "keep the temporary directory with the guest's console and print where it is")
@@ -86,6 +87,10 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	kinds, err := pickKinds(o.kinds)
+	if err != nil {
+		return err
+	}
 	os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin")
 	if m := measure.MissingPackages(packages); len(m) > 0 {
 		return fmt.Errorf("not installed: %s; as root: apt-get install --no-install-recommends %[1]s", strings.Join(m, " "))
@@ -110,7 +115,7 @@ func run(ctx context.Context, o *options) error {
 		return fmt.Errorf("initramfs: %w", err)
 	}
 	d := newDocument(o, p)
-	for _, k := range []kind{counted, parallel} {
+	for _, k := range kinds {
 		if err := boot(ctx, k, o, j, p, work, d.add(k, rows)); err != nil {
 			return fmt.Errorf("%s: %w", k.Name, err)
 		}

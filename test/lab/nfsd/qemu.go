@@ -47,6 +47,21 @@ var (
 	parallel = kind{"parallel", "-accel tcg,thread=multi -smp 2"}
 )
 
+func pickKinds(names string) ([]kind, error) {
+	var picked []kind
+	for name := range strings.SplitSeq(names, ",") {
+		switch name {
+		case counted.Name:
+			picked = append(picked, counted)
+		case parallel.Name:
+			picked = append(picked, parallel)
+		default:
+			return nil, fmt.Errorf("no kind %q: want %s or %s", name, counted.Name, parallel.Name)
+		}
+	}
+	return picked, nil
+}
+
 // machine is a virtual machine that is to run.
 type machine struct {
 	kind                 kind

@@ -122,3 +122,14 @@ func TestCommandLine(t *testing.T) {
 		t.Errorf("counted: %s\nparallel: %s", one, two)
 	}
 }
+
+func TestPickKinds(t *testing.T) {
+	if got, err := pickKinds("parallel,counted"); err != nil || len(got) != 2 || got[0] != parallel || got[1] != counted {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, bad := range []string{"", "counted,", "fast"} {
+		if got, err := pickKinds(bad); err == nil {
+			t.Errorf("%q: %v", bad, got)
+		}
+	}
+}

@@ -76,6 +76,9 @@ func newDocument(o *options, p *parts) *document {
 	if o.rows != "all" {
 		d.Command += " ROWS=" + o.rows
 	}
+	if o.kinds != "counted,parallel" {
+		d.Command += " KINDS=" + o.kinds
+	}
 	return d
 }
 
