@@ -68,7 +68,7 @@ func (l *lab) disk(name string) (*disk, error) {
 		}
 		d.what = "in an image on the disk's file system, over a loop device with direct I/O"
 	}
-	d.what = fmt.Sprintf("%s (%s)", measure.FileSystem(d.dir), d.what)
+	d.what = fmt.Sprintf("%s (%s); the kernel reads ahead %d KiB at most", measure.FileSystem(d.dir), d.what, measure.ReadAhead(d.dir))
 	l.disks[name] = d
 	return d, nil
 }

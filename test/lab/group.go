@@ -50,14 +50,15 @@ func (l *lab) modes() []setting {
 
 // fios returns the settings that tell what the disk gives.
 func (l *lab) fios() []setting {
-	return []setting{{name: "fio, buffered", fio: "buffered"}, {name: "fio, direct", fio: "direct"}}
+	return []setting{{name: fioPrefix + "buffered", fio: "buffered"}, {name: fioPrefix + "direct", fio: "direct"}}
 }
+
+const fioPrefix = "fio, " // of a setting's name
 
 // row is a setting with its measurements.
 type row struct {
 	Setting string   `json:"setting"`
 	Samples []sample `json:"samples"`
-	setting setting
 }
 
 // group is a workload in several settings: one table.
@@ -66,8 +67,8 @@ type group struct {
 	Rows     []row  `json:"rows"`
 	settings []setting
 	columns  []column
-	// verdict: the table is followed by how auto stands beside the fixed modes.
-	verdict bool
+	// judged: the table is followed by how auto stands beside the fixed modes.
+	judged  bool
 	measure func(ctx context.Context, s setting) (sample, error)
 }
 
@@ -76,7 +77,7 @@ func (l *lab) run(g *group) error {
 	ctx := context.Background()
 	g.Rows = make([]row, len(g.settings))
 	for i, s := range g.settings {
-		g.Rows[i] = row{Setting: s.name, setting: s}
+		g.Rows[i] = row{Setting: s.name}
 	}
 	for b := range l.o.rounds {
 		for place, i := range bench.Order(len(g.settings), b) {

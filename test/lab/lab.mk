@@ -6,6 +6,7 @@
 #   make lab-noisy      a streaming writer beside a reader that wants short latencies
 #   make lab-neighbour  what a stream leaves of a neighbour's page cache
 #   make lab-misaligned records that fit no page, small random reads, a hot set written again
+#   make lab-page       puts tables of the results into docs/choosing-a-mode.md
 #   make lab-quick      tries that all of it works; figures without meaning, in build/
 #   ROUNDS  blocks of each workload   SECS    seconds of each measurement
 #   MEMORY  MiB of the small server   SLUICE  a server to measure that is built already
@@ -15,7 +16,7 @@ MEMORY ?= 1024
 LABOUT ?= docs/benchmarks
 LABS    = lab-stream lab-noisy lab-neighbour lab-misaligned
 
-.PHONY: lab lab-build lab-quick $(LABS)
+.PHONY: lab lab-build lab-page lab-quick $(LABS)
 lab $(LABS): ROUNDS = 4
 lab $(LABS): SECS = 2
 lab: $(LABS)
@@ -30,5 +31,8 @@ $(LABS): lab-build
 
 lab-quick: lab-build
 	build/lab -quick -dir '$(DIR)' -sluice '$(or $(SLUICE),build/sluice)' -out build all
+
+lab-page:
+	go run ./test/lab page docs
 
 include test/lab/nfsd/nfsd.mk

@@ -75,23 +75,23 @@ func TestServed(t *testing.T) {
 }
 
 func TestLimit(t *testing.T) {
-	with := func(name, fio string, busy, disk, steal float64) row {
-		r := row{Setting: name, setting: setting{fio: fio}, Samples: samples(1, 1)}
+	with := func(name string, busy, disk, steal float64) row {
+		r := row{Setting: name, Samples: samples(1, 1)}
 		r.Samples[0].Use = usage{Seconds: 1, Busy: busy, DiskRead: int64(disk * 1e9), Steal: steal}
 		return r
 	}
-	fio := with("fio, direct", "direct", .2, 1, 0)
+	fio := with("fio, direct", .2, 1, 0)
 	for _, c := range []struct {
 		row  row
 		fio  bool
 		want string
 	}{
-		{with("a", "", .9, 1, 0), true, "processors"},
-		{with("a", "", .5, .9, 0), true, "disk (90% of fio's rate)"},
-		{with("a", "", .5, .5, 0), true, "waiting (disk at 50% of fio's rate)"},
-		{with("a", "", .5, .5, 0), false, "waiting for the disk"},
-		{with("a", "", .5, 0, 0), true, "round trips"},
-		{with("a", "", .9, 0, .06), true, "processors; the host took 6%"},
+		{with("a", .9, 1, 0), true, "processors"},
+		{with("a", .5, .9, 0), true, "disk (90% of fio's rate)"},
+		{with("a", .5, .5, 0), true, "waiting (disk at 50% of fio's rate)"},
+		{with("a", .5, .5, 0), false, "waiting for the disk"},
+		{with("a", .5, 0, 0), true, "round trips"},
+		{with("a", .9, 0, .06), true, "processors; the host took 6%"},
 		{fio, true, "disk"},
 	} {
 		g := &group{Rows: []row{c.row}}
@@ -161,6 +161,76 @@ func TestChoose(t *testing.T) {
 		if _, err := choose(c.o, c.names); err == nil {
 			t.Errorf("%v with %+v was taken", c.names, c.o)
 		}
+	}
+}
+
+// results writes results of one group for each experiment below docs.
+func results(t *testing.T, docs string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(docs, "benchmarks"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range experiments {
+		g := &group{Name: "READ, 3.125 times memory, ext4", Rows: []row{
+			{Setting: "buffered", Samples: samples(4, 2e9)}, {Setting: "direct", Samples: samples(1, 1e9)},
+			{Setting: auto, Samples: samples(2, 2e9)}, {Setting: "fio, direct", Samples: samples(1, 3e9)},
+		}}
+		for i := range g.Rows {
+			g.Rows[i].Samples[0].Neighbour = &neighbourState{Bytes: 100, CachedEnd: 40}
+		}
+		js, err := json.Marshal(document{Experiment: e.name, Groups: []*group{g}})
+		if err == nil {
+			err = os.WriteFile(filepath.Join(docs, "benchmarks", e.file+".json"), js, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Tables go between their lines, again and again, and nothing else changes.
+func TestPage(t *testing.T) {
+	docs := t.TempDir()
+	results(t, docs)
+	frame := "# Title\n"
+	for _, e := range extracts {
+		frame += tableBegin + e.name + " -->\nold\n" + tableEnd + "\ntext\n"
+	}
+	frame += tableBegin + "auto -->\n" + tableEnd + "\nlast\n"
+	path := filepath.Join(docs, pageName)
+	if err := os.WriteFile(path, []byte(frame), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var made [2]string
+	for i := range made {
+		if err := pageMain([]string{docs}); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made[i] = string(text)
+	}
+	if made[0] != made[1] {
+		t.Error("tables that are there already are not replaced by the same")
+	}
+	for _, want := range []string{"| ext4 | direct | 1.00 |", "| 40.0 (40.0 to 40.0) % |", "# Title\n", "\ntext\n", "\nlast\n",
+		"| READ, 3.125 times memory, ext4 | buffered | 1.00 (1.00 to 1.00) | 0.50 (0.50 to 0.50) | direct | 2.00"} {
+		if !strings.Contains(made[0], want) {
+			t.Errorf("no %q in:\n%s", want, made[0])
+		}
+	}
+	if strings.Contains(made[0], "old") || strings.Contains(made[0], "NaN") {
+		t.Errorf("old text or no number:\n%s", made[0])
+	}
+	for _, bad := range []string{tableBegin + "none -->\n" + tableEnd, tableBegin + "auto -->\n"} {
+		if _, err := page(docs, bad); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+	if _, err := page(t.TempDir(), frame); err == nil || !strings.Contains(err.Error(), "make lab-") {
+		t.Errorf("no results: %v", err)
 	}
 }
 

@@ -14,7 +14,7 @@
 // Files: main.go (command line, namespaces), disk.go (file systems and
 // datasets), server.go (sluice in the cgroup), sample.go (one measurement),
 // work.go (the load), fio.go, group.go (blocks and their order), report.go and
-// table.go (text, markdown, JSON), and the experiments: stream.go, noisy.go,
+// table.go (text, markdown, JSON), page.go (tables for administrators), and the experiments: stream.go, noisy.go,
 // neighbour.go, misaligned.go.
 package main
 
@@ -63,12 +63,14 @@ const quickMemory = 160 << 20
 func (o *options) warmup() float64 { return min(o.secs/4, 1) }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == neighbourCommand {
-		if err := neighbourMain(os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, "neighbour:", err)
-			os.Exit(1)
+	if len(os.Args) > 1 {
+		if run := map[string]func([]string) error{neighbourCommand: neighbourMain, pageCommand: pageMain}[os.Args[1]]; run != nil {
+			if err := run(os.Args[2:]); err != nil {
+				fmt.Fprintf(os.Stderr, "lab %s: %v\n", os.Args[1], err)
+				os.Exit(1)
+			}
+			return
 		}
-		return
 	}
 	var o options
 	flags := flag.NewFlagSet("lab", flag.ExitOnError)

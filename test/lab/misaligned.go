@@ -35,7 +35,7 @@ at the end count. fio does the same with no server between; with O_DIRECT it can
 			}
 			w.seconds, w.jobs = l.o.secs, min(w.jobs, l.streamJobs())
 			list = append(list, &group{
-				Name: fmt.Sprintf("%s, ext4", w.name), settings: append(l.modes(), w.fios...), columns: smallColumns, verdict: true,
+				Name: fmt.Sprintf("%s, ext4", w.name), settings: append(l.modes(), w.fios...), columns: smallColumns, judged: true,
 				measure: func(ctx context.Context, s setting) (x sample, err error) {
 					d, err := l.disk("ext4")
 					if err != nil {

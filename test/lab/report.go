@@ -83,7 +83,7 @@ func (d document) markdown() string {
 			}
 			b.WriteString("\n")
 		}
-		if text := g.verdictText(); g.verdict && text != "" {
+		if text := g.verdictText(); g.judged && text != "" {
 			fmt.Fprintf(&b, "\n%s\n", text)
 		}
 	}

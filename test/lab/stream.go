@@ -58,7 +58,7 @@ func (l *lab) streamGroup(fs, op, set string, factor float64, more []setting) *g
 	w := load{op: op, pattern: "sequential", jobs: l.streamJobs(), depth: 2, block: 1 << 20, seconds: l.o.secs, prime: factor < 1}
 	return &group{
 		Name:     fmt.Sprintf("%s, %g times memory, %s", opName(op), factor, fs),
-		settings: append(l.modes(), more...), columns: streamColumns, verdict: true,
+		settings: append(l.modes(), more...), columns: streamColumns, judged: true,
 		measure: func(ctx context.Context, s setting) (x sample, err error) {
 			d, err := l.disk(fs)
 			if err != nil {

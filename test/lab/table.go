@@ -26,6 +26,10 @@ func (r row) values(f func(sample) float64) []float64 {
 	return v
 }
 
+// isFio tells whether no server was measured, alone whether nothing disturbed.
+func (r row) isFio() bool { return strings.HasPrefix(r.Setting, fioPrefix) }
+func (r row) alone() bool { return len(r.Samples) == 0 || r.Samples[0].Beside == nil }
+
 func (r row) median(f func(sample) float64) float64 { return bench.Bootstrap(r.values(f)).Median }
 
 // Figures of a measurement.
@@ -112,13 +116,13 @@ var smallColumns = slices.Concat([]column{
 
 var noisyColumns = slices.Concat([]column{withInterval("READs/s", 1, calls)}, latencies, []column{
 	{"writer, GB/s", func(_ *group, r row) string {
-		if r.setting.alone {
+		if r.alone() {
 			return "-"
 		}
 		return interval(r.values(func(x sample) float64 { return x.Beside.BytesPerSecond / gb }))
 	}},
 	{"writer's p99, ms", func(_ *group, r row) string {
-		if r.setting.alone {
+		if r.alone() {
 			return "-"
 		}
 		return number(r.median(func(x sample) float64 { return float64(x.Beside.Writes.Latency.P99NS) / 1e6 }))
@@ -153,7 +157,7 @@ func limit(g *group, r row) string {
 	var what string
 	best := 0.0
 	for _, f := range g.Rows {
-		if f.setting.fio != "" {
+		if f.isFio() {
 			best = max(best, f.median(diskRate))
 		}
 	}
@@ -161,7 +165,7 @@ func limit(g *group, r row) string {
 	switch {
 	case r.median(busy) >= .85:
 		what = "processors"
-	case r.setting.fio != "":
+	case r.isFio():
 		what = "disk"
 		if share < .8 {
 			what = "waiting for the disk"
@@ -181,8 +185,17 @@ func limit(g *group, r row) string {
 	return what
 }
 
-// verdict says how auto stands beside the fixed modes.
-func (g *group) verdictText() string {
+// verdict is how auto stands beside the fixed modes of a group.
+type verdict struct {
+	fastest, thriftiest string         // fixed modes
+	rate, cpu           bench.Interval // of the fastest one's, auto's CPU per byte likewise
+	least               bench.Interval // auto's CPU per byte, of the thriftiest one's
+	judge               string
+	slowest             bool // auto is slower than each fixed mode
+}
+
+// verdict compares within blocks; ok is false where a group has no auto.
+func (g *group) verdict() (v verdict, ok bool) {
 	var own *row
 	var fixed []row
 	for i, r := range g.Rows {
@@ -194,38 +207,49 @@ func (g *group) verdictText() string {
 		}
 	}
 	if own == nil || len(fixed) == 0 {
-		return ""
+		return v, false
 	}
-	fastest, slowest, thriftiest := fixed[0], fixed[0], fixed[0]
-	for _, r := range fixed[1:] {
+	fastest, thriftiest := fixed[0], fixed[0]
+	v.slowest = true
+	for _, r := range fixed {
 		if r.median(rate) > fastest.median(rate) {
 			fastest = r
-		}
-		if r.median(rate) < slowest.median(rate) {
-			slowest = r
 		}
 		if r.median(perByte) < thriftiest.median(perByte) {
 			thriftiest = r
 		}
+		v.slowest = v.slowest && own.median(rate) < r.median(rate)
 	}
 	ratio := func(to row, f func(sample) float64) bench.Interval {
 		return bench.Bootstrap(bench.Ratios(own.values(f), to.values(f)))
 	}
-	speed, cost, least := ratio(fastest, rate), ratio(fastest, perByte), ratio(thriftiest, perByte)
-	judge := "not within 5% of it"
+	v.fastest, v.thriftiest = fastest.Setting, thriftiest.Setting
+	v.rate, v.cpu, v.least = ratio(fastest, rate), ratio(fastest, perByte), ratio(thriftiest, perByte)
+	v.judge = "not within 5% of it"
 	switch {
-	case speed.Median >= .95 && cost.Median <= 1.05:
-		judge = "within 5% of it or better"
-	case speed.High >= .95 && cost.Low <= 1.05:
-		judge = "not told apart from 5% of it"
+	case v.rate.Median >= .95 && v.cpu.Median <= 1.05:
+		v.judge = "within 5% of it or better"
+	case v.rate.High >= .95 && v.cpu.Low <= 1.05:
+		v.judge = "not told apart from 5% of it"
+	}
+	return v, true
+}
+
+// verdictText says it in a sentence; "" where a group has no auto.
+func (g *group) verdictText() string {
+	v, ok := g.verdict()
+	if !ok {
+		return ""
 	}
 	text := fmt.Sprintf("`auto` has %s of the rate of the fastest fixed mode, %s, for %s of its CPU per byte: %s. Of the least CPU, that of %s, it takes %s.",
-		span(speed), fastest.Setting, span(cost), judge, thriftiest.Setting, span(least))
-	if own.median(rate) < slowest.median(rate) {
+		span(v.rate), v.fastest, span(v.cpu), v.judge, v.thriftiest, span(v.least))
+	if v.slowest {
 		text += " It is the slowest."
 	}
-	if s := own.served(); s != "" {
-		text += " Its calls were served " + s + "."
+	for _, r := range g.Rows {
+		if s := r.served(); r.Setting == auto && s != "" {
+			text += " Its calls were served " + s + "."
+		}
 	}
 	return text
 }

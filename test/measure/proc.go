@@ -98,12 +98,33 @@ func DiskBytes(path string) (read, written int64, err error) {
 	if err := unix.Stat(path, &st); err != nil {
 		return 0, 0, err
 	}
-	name := fmt.Sprintf("/sys/dev/block/%d:%d/stat", unix.Major(st.Dev), unix.Minor(st.Dev))
+	name := blockDevice(&st) + "/stat"
 	b, err := os.ReadFile(name)
 	if err != nil {
 		return 0, 0, err
 	}
 	return parseDisk(name, string(b))
+}
+
+// blockDevice is where /sys describes the device of a file.
+func blockDevice(st *unix.Stat_t) string {
+	return fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
+}
+
+// ReadAhead returns how far the kernel reads ahead on the block device of a
+// file, in KiB; 0 when it can't be told.
+func ReadAhead(path string) int {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil {
+		return 0
+	}
+	for _, queue := range []string{"/queue", "/../queue"} { // of a partition: the disk's
+		if b, err := os.ReadFile(blockDevice(&st) + queue + "/read_ahead_kb"); err == nil {
+			n, _ := strconv.Atoi(strings.TrimSpace(string(b)))
+			return n
+		}
+	}
+	return 0
 }
 
 func parseDisk(name, text string) (read, written int64, err error) {
