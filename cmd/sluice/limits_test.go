@@ -7,11 +7,13 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"sluice/pkg/admin"
+	"sluice/pkg/dataio"
 	"sluice/test/nfscall"
 )
 
@@ -174,4 +176,43 @@ func TestPersist(t *testing.T) {
 		t.Error(text)
 	}
 	l.want(t, ` +READ +WRITE\nserver +buffered +buffered\n`, "mode")
+}
+
+// TestAutoAndAlignedStats: the decisions of mode auto are shown by reason, and
+// how the data of direct WRITEs came to be aligned.
+func TestAutoAndAlignedStats(t *testing.T) {
+	l := newLive(t)
+	if text := l.do(t, "stats"); strings.Contains(text, "auto:") || strings.Contains(text, "direct writes:") {
+		t.Errorf("nothing has happened yet:\n%s", text)
+	}
+	l.do(t, "mode", "read", "auto")
+	l.do(t, "mode", "write", "direct")
+	for range 3 {
+		l.read(t, 0, 4096)
+	}
+	l.client.Write(t, l.client.Lookup(t, l.dir, "data"), 0, content()[:8192])
+	s := object[admin.Stats](t, l, "stats")
+	var decisions uint64
+	for _, k := range s.Auto {
+		decisions += k.Count
+	}
+	if decisions != 3 || len(s.Auto) != len(dataio.AutoReasons()) {
+		t.Errorf("decisions of 3 READs: %+v", s.Auto)
+	}
+	if s.Landed+s.Copied != 1 {
+		t.Errorf("one direct WRITE: %d landed, %d copied", s.Landed, s.Copied)
+	}
+	text := l.do(t, "stats")
+	for _, want := range []string{`^auto: (\w+ \d+, )*cached [1-3]`, `^direct writes: [01] came aligned off the socket, [01] were copied$`} {
+		if !regexp.MustCompile(`(?m)` + want).MatchString(text) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	list := l.watch(t, func(list []string) bool {
+		return slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, "  auto: cached ") })
+	},
+		func() { l.read(t, 0, 4096) }, "stats", "--watch", "--interval", "100ms")
+	if len(list) < 2 {
+		t.Errorf("%q", list)
+	}
 }

@@ -210,7 +210,7 @@ func TestModesServe(t *testing.T) {
 		`^MODE +CALLS +BYTES +EXCESS +P50 +P99 +P99\.9 +MAX$`, `^read buffered +4 +19\.5 KiB +0 B +\d+ us `, `^read direct +3 +14\.6 KiB +[1-9]`,
 		`^commit +0 `, `^\d+ reads spliced, \d+ waited for a disk; the write verifier changed 0 times$`,
 		`^file cache: \d+ files, \d+ of \d+ descriptors, \d+ hits, \d+ misses, \d+ acquisitions, \d+ evictions, mean age `,
-		`^connections: 1 now, 1 accepted, `, `^pipes: 0 in use, holds \d+ of \d+ pipes, empty 0 times$`, `^PROCEDURE +CALLS +P50 `, `^NFS3 READ +8 +\d+ us `,
+		`^connections: 1 now, 1 accepted, `, `^pipes: 0 in use, holds \d+ of \d+ pipes, waited for 0 times, empty 0 times$`, `^PROCEDURE +CALLS +P50 `, `^NFS3 READ +8 +\d+ us `,
 	} {
 		if !regexp.MustCompile(`(?m)` + want).MatchString(text) {
 			t.Errorf("no %s in\n%s", want, text)

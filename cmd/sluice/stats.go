@@ -100,6 +100,12 @@ func printStats(out io.Writer, s *admin.Stats) {
 		fmt.Fprintf(w, "commit\t%d\t\t\t%s\n", s.Commits.Calls, quantiles(s.Commits.Latency))
 	})
 	fmt.Fprintf(out, "%d reads spliced, %d waited for a disk; the write verifier changed %d times\n", s.Spliced, s.Cold, s.Commits.VerifierResets)
+	if text := autoText(s.Auto, nil); text != "" {
+		fmt.Fprintf(out, "auto: %s\n", text)
+	}
+	if s.Landed+s.Copied > 0 {
+		fmt.Fprintf(out, "direct writes: %d came aligned off the socket, %d were copied\n", s.Landed, s.Copied)
+	}
 	for _, side := range sides {
 		for _, m := range side.rows {
 			for _, f := range m.Fallbacks {
@@ -119,7 +125,7 @@ func printStats(out io.Writer, s *admin.Stats) {
 	fmt.Fprintf(out, "threads: %d for service, replaced %d times; %d slow calls, %d running, %d waiting\n",
 		r.ServiceThreads, r.ServiceThreadsReplaced, r.SlowCalls, r.SlowRunning, r.SlowQueued)
 	for _, p := range s.Pools {
-		fmt.Fprintf(out, "%s: %d in use, holds %d of %d %s, empty %d times\n", p.Name, p.InUse, p.Held, p.Limit, p.Unit, p.Denied)
+		fmt.Fprintf(out, "%s: %d in use, holds %d of %d %s, waited for %d times, empty %d times\n", p.Name, p.InUse, p.Held, p.Limit, p.Unit, p.Waits, p.Denied)
 	}
 	for _, k := range r.Rejects {
 		if k.Count > 0 {
@@ -181,10 +187,30 @@ func printRates(out io.Writer, before, now *admin.Stats) {
 		}
 		return n
 	}
-	fmt.Fprintf(out, "%-8s %10.0f %12s %10.0f %12s %10.0f\n", time.Now().Format(time.TimeOnly),
+	auto := autoText(now.Auto, before.Auto)
+	if auto != "" {
+		auto = "  auto: " + auto
+	}
+	fmt.Fprintf(out, "%-8s %10.0f %12s %10.0f %12s %10.0f%s\n", time.Now().Format(time.TimeOnly),
 		(procs(now)-procs(before))/secs,
 		bytesText((bytes(now.Read)-bytes(before.Read))/secs), (calls(now.Read)-calls(before.Read))/secs,
-		bytesText((bytes(now.Write)-bytes(before.Write))/secs), (calls(now.Write)-calls(before.Write))/secs)
+		bytesText((bytes(now.Write)-bytes(before.Write))/secs), (calls(now.Write)-calls(before.Write))/secs, auto)
+}
+
+// autoText says how often mode auto decided for each reason since before, as in
+// "cached 12, streaming 3"; "" when it didn't.
+func autoText(now, before []admin.Count) string {
+	var list []string
+	for i, k := range now {
+		n := k.Count
+		if i < len(before) && before[i].Name == k.Name {
+			n -= before[i].Count
+		}
+		if n > 0 {
+			list = append(list, fmt.Sprintf("%s %d", k.Name, n))
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 func quantiles(l stats.Latency) string {

@@ -201,6 +201,9 @@ type Stats struct {
 	Write         []ModeStats      `json:"write"`
 	Spliced       uint64           `json:"read_spliced"` // READs answered without a copy
 	Cold          uint64           `json:"read_cold"`    // READs that moved to a slow thread, to wait for a disk
+	Auto          []Count          `json:"read_auto"`    // decisions of mode auto for READ, by reason
+	Landed        uint64           `json:"write_landed"` // direct WRITEs whose data came aligned off the socket
+	Copied        uint64           `json:"write_copied"` // direct WRITEs whose data was copied to be aligned
 	Commits       CommitStats      `json:"commits"`
 	FileCache     FileCacheStats   `json:"file_cache"`
 	Procedures    []ProcedureStats `json:"procedures"`
@@ -275,13 +278,15 @@ type RPCStats struct {
 	Rejects                []Count `json:"rejects"`
 }
 
-// PoolStats describes a bounded pool. Denied counts requests that found it empty.
+// PoolStats describes a bounded pool. Waits counts requests that found it empty
+// and waited, Denied those that got nothing.
 type PoolStats struct {
 	Name   string `json:"name"`
 	Unit   string `json:"unit"`
 	Held   int64  `json:"held"`
 	Limit  int64  `json:"limit"`
 	InUse  int64  `json:"in_use"`
+	Waits  uint64 `json:"waits"`
 	Denied uint64 `json:"denied"`
 }
 

@@ -102,6 +102,9 @@ func (b backend) Stats() admin.Stats {
 		Write:         modeStats(io.Write),
 		Spliced:       uint64(io.Spliced),
 		Cold:          uint64(io.Cold),
+		Auto:          autoStats(io.ReadAuto),
+		Landed:        uint64(io.WriteLanded),
+		Copied:        uint64(io.WriteCopied),
 		Commits:       admin.CommitStats{Calls: uint64(io.Commits), VerifierResets: io.VerifierResets, Latency: io.CommitLatency},
 		FileCache: admin.FileCacheStats{
 			Files: fc.Files, Open: fc.Descriptors, Budget: fc.Budget, Hits: fc.Hits, Misses: fc.Misses,
@@ -117,8 +120,8 @@ func (b backend) Stats() admin.Stats {
 			ReplyCacheHits: r.CacheHits, ReplyCacheMisses: r.CacheMisses, Rejects: counts(r.Rejects),
 		},
 		Pools: []admin.PoolStats{
-			{Name: "buffers", Unit: "bytes", Held: io.Buffers.Bytes, Limit: io.Buffers.Limit, InUse: io.Buffers.InUse, Denied: io.Buffers.Denied},
-			{Name: "direct buffers", Unit: "bytes", Held: io.DirectBuffers.Bytes, Limit: io.DirectBuffers.Limit, InUse: io.DirectBuffers.InUse, Denied: io.DirectBuffers.Denied},
+			{Name: "buffers", Unit: "bytes", Held: io.Buffers.Bytes, Limit: io.Buffers.Limit, InUse: io.Buffers.InUse, Waits: io.Buffers.Waits, Denied: io.Buffers.Denied},
+			{Name: "direct buffers", Unit: "bytes", Held: io.DirectBuffers.Bytes, Limit: io.DirectBuffers.Limit, InUse: io.DirectBuffers.InUse, Waits: io.DirectBuffers.Waits, Denied: io.DirectBuffers.Denied},
 			{Name: "pipes", Unit: "pipes", Held: int64(io.Pipes.Open), Limit: int64(io.Pipes.Max), InUse: io.Pipes.InUse, Denied: io.Pipes.Denied},
 		},
 	}
@@ -135,6 +138,15 @@ func modeStats(m map[string]dataio.ModeStats) []admin.ModeStats {
 				Fallbacks: counts(s.Fallbacks), Latency: s.Latency,
 			})
 		}
+	}
+	return list
+}
+
+// autoStats lists the decisions of mode auto in the order in which it weighs them.
+func autoStats(m dataio.AutoStats) []admin.Count {
+	list := []admin.Count{}
+	for _, name := range dataio.AutoReasons() {
+		list = append(list, admin.Count{Name: name, Count: uint64(m[name])})
 	}
 	return list
 }
