@@ -32,9 +32,10 @@ type message struct{ text, source string }
 
 var consoleLine = regexp.MustCompile(`CONSOLE[:(]\d+\)?\] "(.*)", source: (\S*) \(\d+\)`)
 
-// show loads a page in a window of the given size. It takes a second or two.
+// show loads a page in a window of the given size. It takes a few seconds on a
+// quiet machine.
 func show(ctx context.Context, dir, url string, width, height int) (*shown, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
 	profile, err := os.MkdirTemp(dir, "profile")
 	if err != nil {
