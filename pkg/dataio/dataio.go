@@ -253,7 +253,7 @@ type WriteReq struct {
 	More   [][]byte // what follows Data in the file, at most MaxMore pieces: WRITEs that are served together
 	Stable uint32
 	Mode   Mode
-	NoWait bool // service thread: return unix.EAGAIN, before any effect, rather than wait for a direct read in flight or a lease
+	NoWait bool // service thread: return unix.EAGAIN, before any effect, rather than wait for direct I/O or a lease
 
 	XID    uint32
 	Client netip.Addr

@@ -3,8 +3,8 @@
 // Plan: split cuts a WRITE that is not aligned. The middle must lie in memory
 // as the file system asks. The payload of a large WRITE was put there as it
 // came off the socket (rpc.Proc.Land); any other is copied into an aligned
-// buffer of the bounded pool, and without one goes round the page cache as
-// well as dontcache can.
+// buffer of the bounded pool. When none comes free in a short while, the WRITE
+// goes the way of dontcache.
 //
 // A WRITE that starts and ends at multiples of the offset alignment is direct
 // as a whole. Any other is cut at pages (or at the file system's blocks, where
@@ -85,7 +85,7 @@ func (e *Engine) planDirect(th *Thread, q *WriteReq, size int, p *writePlan) (re
 		e.counts.landed.Add(th.shard, 1)
 	} else {
 		skew := -head & (pageSize - 1) // the middle starts at a page
-		if p.buf = e.direct.get(skew+size, false); p.buf == nil {
+		if p.buf = e.direct.get(skew+size, true); p.buf == nil {
 			return noBuffer, nil
 		}
 		p.data = p.buf.mem[skew : skew+size]
