@@ -179,6 +179,39 @@ func TestDirectAlign(t *testing.T) {
 	}
 }
 
+// TestGiveUpWriters: a lease for reading is not to be had while any descriptor
+// is open for writing, so that both kinds go; what was written is synced.
+func TestGiveUpWriters(t *testing.T) {
+	c := newCache(t, Config{Budget: 100})
+	f := insert(t, c, tempFile(t, t.TempDir(), "a", "hello"))
+	defer f.Release()
+	fd, err := f.Open(DirectOut, true)
+	if err == unix.EOPNOTSUPP {
+		t.Skip("the file system of the test's temporary directory has no direct I/O")
+	}
+	if err != nil || fd != f.FD(DirectOut) {
+		t.Fatal(err)
+	}
+	if fl, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err != nil || fl&unix.O_ACCMODE != unix.O_WRONLY || fl&unix.O_DIRECT == 0 {
+		t.Errorf("flags %#o, %v", fl, err)
+	}
+	if _, err := f.Reader(); err != nil {
+		t.Fatal(err)
+	}
+	f.MarkUnstable()
+	shut := f.GiveUp(Write, false)
+	if shut == nil || f.FD(DirectOut) >= 0 || f.FD(Read) < 0 {
+		t.Fatal("the descriptor for direct writes stays, or that for reading does not")
+	}
+	shut()
+	if f.Unstable() {
+		t.Error("what was written direct is not on stable storage")
+	}
+	if f.GiveUp(Write, false) != nil {
+		t.Error("there was another")
+	}
+}
+
 func TestTmpfsHasNoDirect(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "filecache")
 	if err != nil {

@@ -8,8 +8,8 @@ package filecache
 
 import "golang.org/x/sys/unix"
 
-// GiveUp takes the data descriptors of a kind, or with all those of every
-// kind, out of f, and returns what closes them; nil when none is open. Who
+// GiveUp takes the data descriptors of a kind (Write: all that are open for
+// writing), or with all those of every kind, out of f, and returns what closes them; nil when none is open. Who
 // holds a number may still use it: call the function when nobody can, and as
 // the one who calls it, with f pinned until then. Data that is not on stable
 // storage is synced first.
@@ -19,7 +19,7 @@ func (f *File) GiveUp(k Kind, all bool) (shut func()) {
 	n := 0
 	for i := range fds {
 		fds[i] = -1
-		if all || Kind(i) == k {
+		if all || Kind(i) == k || k == Write && Kind(i) == DirectOut {
 			if fds[i] = f.data[i].Swap(-1); fds[i] >= 0 {
 				n++
 			}
