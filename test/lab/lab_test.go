@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sluice/pkg/admin"
 	"sluice/pkg/bench"
 	"sluice/test/measure"
 	"sluice/test/testenv"
@@ -70,6 +71,11 @@ func TestServed(t *testing.T) {
 	r.Samples[0].Run.Served = []bench.Served{{Op: "read", Mode: "direct", Calls: 30}, {Op: "write", Mode: "buffered", Calls: 99}}
 	r.Samples[1].Run.Served = []bench.Served{{Op: "read", Mode: "buffered", Calls: 10}}
 	if got := r.served(); got != "buffered 25%, direct 75%" {
+		t.Error(got)
+	}
+	r.Samples[0].Reasons = []admin.Count{{Name: "fits", Count: 1}, {Name: "cached", Count: 2}}
+	r.Samples[1].Reasons = []admin.Count{{Name: "cached", Count: 1}}
+	if got := r.reasons(); got != "`cached` 75%, `fits` 25%" {
 		t.Error(got)
 	}
 }

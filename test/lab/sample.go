@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"sluice/pkg/admin"
 	"sluice/pkg/bench"
 	"sluice/test/measure"
 )
@@ -28,6 +30,8 @@ type sample struct {
 	// cache afterwards, in bytes.
 	Resident  int64           `json:"resident_bytes"`
 	Neighbour *neighbourState `json:"neighbour,omitempty"`
+	// Reasons are those of mode auto for READs, since the server's start.
+	Reasons []admin.Count `json:"auto_reasons,omitempty"`
 }
 
 // side is the half of the run that its figures are about.
@@ -171,8 +175,26 @@ func (l *lab) serve(ctx context.Context, s setting, set *dataset, w load) (x sam
 	if err != nil {
 		return x, err
 	}
-	x.Resident, err = set.cached()
+	if x.Resident, err = set.cached(); err == nil && read == auto {
+		x.Reasons, err = sv.reasons(ctx)
+	}
 	return x, errors.Join(err, sv.alive())
+}
+
+// reasons asks the server why mode auto chose what it chose.
+func (s *server) reasons(ctx context.Context) (list []admin.Count, err error) {
+	c := admin.NewClient(s.admin)
+	defer c.Close()
+	var st admin.Stats
+	if err := c.Do(ctx, http.MethodGet, admin.PathStats, nil, &st); err != nil {
+		return nil, err
+	}
+	for _, r := range st.Auto {
+		if r.Count > 0 {
+			list = append(list, r)
+		}
+	}
+	return list, nil
 }
 
 func unmount(dir string) error {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -248,7 +249,11 @@ func (g *group) verdictText() string {
 	}
 	for _, r := range g.Rows {
 		if s := r.served(); r.Setting == auto && s != "" {
-			text += " Its calls were served " + s + "."
+			text += " Its calls were served " + s
+			if why := r.reasons(); why != "" {
+				text += ", because " + why
+			}
+			text += "."
 		}
 	}
 	return text
@@ -277,4 +282,25 @@ func (r row) served() string {
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// reasons says why auto chose, by shares of the decisions.
+func (r row) reasons() string {
+	count := map[string]float64{}
+	var names []string
+	var all float64
+	for _, x := range r.Samples {
+		for _, c := range x.Reasons {
+			if count[c.Name] == 0 {
+				names = append(names, c.Name)
+			}
+			count[c.Name] += float64(c.Count)
+			all += float64(c.Count)
+		}
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(count[b], count[a]) })
+	for i, n := range names {
+		names[i] = fmt.Sprintf("`%s` %.3g%%", n, 100*count[n]/all)
+	}
+	return strings.Join(names, ", ")
 }
