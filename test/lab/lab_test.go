@@ -358,6 +358,7 @@ func testQuick(t *testing.T, dir string) {
 // A run that is interrupted removes what it made; what a killed one had to
 // leave, its directory and cgroup, goes with the next run.
 func testInterrupted(t *testing.T, dir string) {
+	var cgroups []string
 	for _, sig := range []os.Signal{unix.SIGTERM, unix.SIGKILL} {
 		cmd := labRun(t, dir, "stream")
 		errs, err := cmd.StderrPipe()
@@ -375,6 +376,11 @@ func testInterrupted(t *testing.T, dir string) {
 				break
 			}
 		}
+		made, err := filepath.Glob(filepath.Join(dir, prefix+"*"))
+		if err != nil || len(made) == 0 || !slices.Contains(measure.Cgroups(prefix), filepath.Base(made[len(made)-1])) {
+			t.Fatalf("while it runs: directories %q, cgroups %q, %v", made, measure.Cgroups(prefix), err)
+		}
+		cgroups = append(cgroups, filepath.Base(made[len(made)-1]))
 		cmd.Process.Signal(sig)
 		cmd.Wait()
 		if cmd.ProcessState.Success() {
@@ -390,6 +396,11 @@ func testInterrupted(t *testing.T, dir string) {
 	}
 	if l := left(t, dir); len(l) > 0 {
 		t.Errorf("the run after the killed one: left: %q", l)
+	}
+	for _, name := range cgroups {
+		if slices.Contains(measure.Cgroups(prefix), name) {
+			t.Errorf("the cgroup %s is left", name)
+		}
 	}
 }
 
