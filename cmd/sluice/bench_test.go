@@ -117,6 +117,13 @@ func TestBenchCompare(t *testing.T) {
 		t.Errorf("%d runs", len(r.Runs))
 	}
 	l.want(t, `.*\nserver +dontcache +buffered.*\n`+regexp.QuoteMeta(l.dir1())+` +direct +default.*`, "mode")
+	// So does a client's.
+	l.do(t, "mode", "read", "direct", "--client", "127.0.0.0/8")
+	if status, _, stderr := command(t, append(args, "--export", l.dir1())...); status != exitFailed || !strings.Contains(stderr, "sluice mode read default --client 127.0.0.0/8") {
+		t.Errorf("status %d, %s", status, stderr)
+	}
+	l.do(t, "mode", "read", "default", "--client", "127.0.0.0/8")
+	l.do(t, "mode", "read", "direct", "--client", "192.0.2.0/24")
 	status, stdout, stderr := command(t, append(l.load("compare"), "--admin", l.socket(), "--modes", "buffered,direct", "--blocks", "1", "--export", l.dir1())...)
 	if status != 0 || !regexp.MustCompile(`(?m)^MODE +RUNS +BANDWIDTH .*\nbuffered +1 .* 1\.00 .*\ndirect +1 `).MatchString(stdout) || !strings.Contains(stderr, "block 1 of 1, run 2 of 2, direct: ") {
 		t.Errorf("status %d, %s\n%s", status, stderr, stdout)

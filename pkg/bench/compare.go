@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -188,8 +189,33 @@ func (o *CompareOptions) inForce(ctx context.Context, c *admin.Client, w *Worklo
 	var out []setting
 	for _, s := range o.settings(w, o.Modes[0]) {
 		out = append(out, setting{s.op, now[s.op]})
+		for _, rule := range m.Clients {
+			own := map[string]string{"read": rule.Read, "write": rule.Write}
+			if own[s.op] != "" && isOurs(rule.Client) {
+				return nil, fmt.Errorf("%ss of the client %s have a mode of their own, which hides the others, and this machine is one: take it away with `sluice mode %s default --client %s`",
+					s.op, rule.Client, s.op, rule.Client)
+			}
+		}
 	}
 	return out, nil
+}
+
+// isOurs tells whether an address or network has an address of this machine.
+func isOurs(client string) bool {
+	network, err := netip.ParsePrefix(client)
+	if err != nil {
+		ip, err := netip.ParseAddr(client)
+		if err != nil {
+			return false
+		}
+		network = netip.PrefixFrom(ip, ip.BitLen())
+	}
+	for _, ip := range ownAddresses() {
+		if network.Contains(ip) {
+			return true
+		}
+	}
+	return false
 }
 
 func (o *CompareOptions) set(ctx context.Context, c *admin.Client, list []setting) error {

@@ -79,13 +79,19 @@ func IsLocal(server string) bool {
 	if ip.IsLoopback() {
 		return true
 	}
-	own, _ := net.InterfaceAddrs()
-	for _, a := range own {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr() == ip.Unmap().WithZone("") {
-			return true
+	return slices.Contains(ownAddresses(), ip.Unmap().WithZone(""))
+}
+
+// ownAddresses are this machine's.
+func ownAddresses() []netip.Addr {
+	var out []netip.Addr
+	list, _ := net.InterfaceAddrs()
+	for _, a := range list {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			out = append(out, p.Addr())
 		}
 	}
-	return false
+	return out
 }
 
 // Check looks at the server once, and says what is wrong with what was asked for.
