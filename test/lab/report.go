@@ -34,7 +34,7 @@ type document struct {
 func (l *lab) report(e experiment, groups []*group, took time.Duration) error {
 	d := document{
 		Format: 1, Experiment: e.name, Date: time.Now().UTC().Format("2006-01-02"), Took: took.Round(time.Second).String(),
-		Command: fmt.Sprintf("make lab-%s ROUNDS=%d SECS=%g", e.name, l.o.rounds, l.o.secs),
+		Command: fmt.Sprintf("make lab-%s ROUNDS=%d SECS=%g MEMORY=%d", e.name, l.o.rounds, l.o.secs, l.o.memory>>20),
 		Blocks:  l.o.rounds, Seconds: l.o.secs, Memory: l.o.memory, Cgroup: l.cgroup.Version(),
 		Machine: measure.Describe(l.o.sluice), FileSystems: map[string]string{}, Groups: groups, experiment: e,
 	}
