@@ -23,6 +23,9 @@ var classSizes = [...]int{16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20}
 
 const classSlack = 16 << 10
 
+// waitAgain is how long a wait for a buffer lasts before it looks by itself.
+const waitAgain = 20 * time.Millisecond
+
 // buffer is a pooled buffer and, once filled, the payload of one reply.
 type buffer struct {
 	mem   []byte // all of it
@@ -41,13 +44,16 @@ type bufferPool struct {
 	spare [len(classSizes)]int // fewest free since the last trim
 	bytes int64                // mapped
 
+	waiting atomic.Int32  // gets that wait just now
+	back    chan struct{} // holds one when a buffer has come back
+
 	used   atomic.Int64  // buffers out
 	waits  atomic.Uint64 // gets that found none free
 	denied atomic.Uint64 // gets that returned none
 }
 
 func newBufferPool(limit int, patience time.Duration) *bufferPool {
-	return &bufferPool{limit: int64(max(limit, MinPoolBytes)), patience: patience}
+	return &bufferPool{limit: int64(max(limit, MinPoolBytes)), patience: patience, back: make(chan struct{}, 1)}
 }
 
 // get returns a buffer of at least n bytes, or nil when none can be had: at
@@ -73,13 +79,38 @@ func (p *bufferPool) get(n int, wait bool) *buffer {
 	return b
 }
 
+// waitGet tries again whenever a buffer has come back, and from time to time
+// all the same: what came back may have been too small for the one who was told.
 func (p *bufferPool) waitGet(class int) *buffer {
 	p.waits.Add(1)
+	p.waiting.Add(1)
+	defer p.waiting.Add(-1)
 	deadline := time.Now().Add(p.patience)
-	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		time.Sleep(pause)
-		if b := p.tryGet(class); b != nil || time.Now().After(deadline) {
+	again := time.NewTimer(waitAgain)
+	defer again.Stop()
+	for {
+		if b := p.tryGet(class); b != nil {
+			p.tell() // there may be another
 			return b
+		}
+		left := time.Until(deadline)
+		if left <= 0 {
+			return nil
+		}
+		again.Reset(min(left, waitAgain))
+		select {
+		case <-p.back:
+		case <-again.C:
+		}
+	}
+}
+
+// tell lets one of those who wait for a buffer try again.
+func (p *bufferPool) tell() {
+	if p.waiting.Load() > 0 {
+		select {
+		case p.back <- struct{}{}:
+		default:
 		}
 	}
 }
@@ -118,12 +149,13 @@ func (p *bufferPool) unmap(b *buffer) {
 func (p *bufferPool) put(b *buffer) {
 	p.used.Add(-1)
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.bytes > p.limit { // the limit was lowered meanwhile
 		p.unmap(b)
-		return
+	} else {
+		p.free[b.class] = append(p.free[b.class], b)
 	}
-	p.free[b.class] = append(p.free[b.class], b)
+	p.mu.Unlock()
+	p.tell()
 }
 
 // trim unmaps the buffers that nobody has needed since it last ran.

@@ -38,9 +38,10 @@ func (e *Engine) SetBufferBytes(plain, direct int) {
 
 func (p *bufferPool) setLimit(limit int) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.limit = int64(max(limit, MinPoolBytes))
 	p.makeRoom(0)
+	p.mu.Unlock()
+	p.tell()
 }
 
 // makeRoom unmaps free buffers, the largest first, until size more bytes fit

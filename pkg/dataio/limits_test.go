@@ -5,8 +5,14 @@ package dataio
 import (
 	"bytes"
 	"math/rand"
+	"os"
+	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"sluice/pkg/filecache"
 )
@@ -101,6 +107,32 @@ func TestPoolShrinks(t *testing.T) {
 	p.close()
 }
 
+// TestWaitForABuffer: those who wait get what comes back, each in his turn, of whatever size.
+func TestWaitForABuffer(t *testing.T) {
+	p := newBufferPool(MinPoolBytes, time.Minute)
+	first := p.get(4<<20, false)
+	var wg sync.WaitGroup
+	for i := range 12 {
+		wg.Go(func() {
+			b := p.get([]int{4096, 1 << 20, 4 << 20}[i%3], true)
+			if b == nil {
+				t.Error("no buffer, though all came back")
+				return
+			}
+			b.Release()
+		})
+	}
+	for p.waiting.Load() < 12 {
+		time.Sleep(time.Millisecond)
+	}
+	first.Release()
+	wg.Wait()
+	if st := p.stats(); st.Waits != 12 || st.Denied != 0 || p.waiting.Load() != 0 || st.Bytes > st.Limit {
+		t.Errorf("%+v", st)
+	}
+	p.close()
+}
+
 // TestLimitsUnderLoad changes all limits while threads read in every mode, and
 // checks every byte and that the pools stay within the largest limit.
 func TestLimitsUnderLoad(t *testing.T) {
@@ -147,4 +179,51 @@ func TestLimitsUnderLoad(t *testing.T) {
 	readers.Wait()
 	close(stop)
 	changer.Wait()
+}
+
+// BenchmarkEmptyDirectPool reads 1 MiB direct from 32 threads with 7 aligned
+// buffers: how many READs go through the page cache, by how long they may wait
+// (docs/decisions/0040-kept-choices.md).
+func BenchmarkEmptyDirectPool(b *testing.B) {
+	p := filepath.Join(b.TempDir(), "f")
+	if err := os.WriteFile(p, bytes.Repeat([]byte("sluice  "), 8<<20), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	for _, patience := range []time.Duration{0, 5 * time.Millisecond, directPatience, 100 * time.Millisecond} {
+		b.Run(patience.String(), func(b *testing.B) {
+			cache := filecache.New(filecache.Config{Budget: 100})
+			e, err := New(Config{Cache: cache, DirectBytes: 8 << 20})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer e.Close()
+			defer cache.Close()
+			e.direct.patience = patience
+			fd, err := unix.Open(p, unix.O_PATH|unix.O_CLOEXEC, 0)
+			if err != nil {
+				b.Fatal(err)
+			}
+			f := cache.Insert(&filecache.Key{FS: 1}, fd, unix.S_IFREG)
+			defer f.Release()
+			b.SetBytes(1 << 20)
+			b.SetParallelism(16)
+			var next atomic.Uint64
+			b.ResetTimer()
+			b.RunParallel(func(pb *testing.PB) {
+				th := e.NewThread()
+				for pb.Next() {
+					off := next.Add(1) % 64 << 20
+					res, err := e.Read(th, &ReadReq{File: f, Offset: off, Count: 1 << 20, Mode: Direct, First: true})
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					res.Data.Release()
+				}
+			})
+			st := e.Stats()
+			b.ReportMetric(100*float64(st.Read["direct"].Fallbacks["no_aligned_buffer"])/float64(b.N), "%fallback")
+			b.ReportMetric(float64(st.Read["direct"].Latency.P99)/1e6, "ms-p99")
+		})
+	}
 }

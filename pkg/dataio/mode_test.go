@@ -190,6 +190,28 @@ func TestClientModesWhileTheyChange(t *testing.T) {
 	wg.Wait()
 }
 
+// TestClientPlaces compares the numbers with what netip says.
+func TestClientPlaces(t *testing.T) {
+	addrs := []string{"0.0.0.0", "10.0.0.1", "10.0.255.255", "192.0.2.129", "255.255.255.255", "::", "::1", "::ffff:10.0.0.1", "2001:db8::1", "2001:db8:0:8000::", "ffff::ffff", "fe80::1%x"}
+	for _, net := range addrs {
+		base := netip.MustParseAddr(net).Unmap().WithZone("")
+		for bits := range base.BitLen() + 1 {
+			p := netip.PrefixFrom(base, bits).Masked()
+			c := clientMode{at: placeOf(p.Addr())}
+			c.maskHi, c.maskLo = maskOf(bits, c.at.kind)
+			for _, s := range addrs {
+				a := netip.MustParseAddr(s)
+				if got, want := c.holds(placeOf(a)), p.Contains(a.Unmap().WithZone("")); got != want {
+					t.Fatalf("%v holds %v: %v, want %v", p, a, got, want)
+				}
+			}
+			if c.holds(placeOf(netip.Addr{})) {
+				t.Fatalf("%v holds no address", p)
+			}
+		}
+	}
+}
+
 func BenchmarkModesRead(b *testing.B) {
 	a := netip.MustParseAddr("192.0.2.7")
 	for _, rules := range []int{0, 1, MaxClientModes} {
