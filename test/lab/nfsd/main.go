@@ -117,6 +117,7 @@ func run(ctx context.Context, o *options) error {
 	d := newDocument(o, p)
 	for _, k := range kinds {
 		if err := boot(ctx, k, o, j, p, work, d.add(k, rows)); err != nil {
+			fmt.Print(d.markdown()) // what was measured until then
 			return fmt.Errorf("%s: %w", k.Name, err)
 		}
 	}
