@@ -28,9 +28,13 @@ type progress struct {
 
 	mu    sync.Mutex
 	bar   *progressbar.ProgressBar
+	drawn time.Time
 	title string // of the step shown last
 	run1  string // which run of a comparison it is
 }
+
+// redraw is how long a bar stays as it is: files are removed by the thousands.
+const redraw = 200 * time.Millisecond
 
 func newProgress(c *cli.Context) *progress {
 	f, isFile := c.App.ErrWriter.(*os.File)
@@ -57,9 +61,14 @@ func (p *progress) step(s bench.Progress) {
 	}
 	if p.bar == nil || title != p.title {
 		p.clear()
-		p.title = title
+		p.title, p.drawn = title, time.Time{}
 		p.bar = progressbar.NewOptions64(max(s.Total, 1), progressbar.OptionSetWriter(p.w), progressbar.OptionSetWidth(30), progressbar.OptionFullWidth(),
-			progressbar.OptionSetPredictTime(true), progressbar.OptionUseANSICodes(true), progressbar.OptionThrottle(200*time.Millisecond), progressbar.OptionClearOnFinish())
+			progressbar.OptionSetPredictTime(true), progressbar.OptionUseANSICodes(true), progressbar.OptionClearOnFinish())
+	}
+	if now := time.Now(); now.Sub(p.drawn) >= redraw {
+		p.drawn = now
+	} else {
+		return
 	}
 	text := title
 	if s.BytesPerSecond > 0 {

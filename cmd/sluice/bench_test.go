@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"sluice/pkg/bench"
 	"sluice/test/nfscall"
@@ -213,4 +214,47 @@ func TestBenchTellsOfUnknownModesBeforeItPrepares(t *testing.T) {
 		t.Errorf("status %d, %s", status, stderr)
 	}
 	l.want(t, `.*\nserver +buffered +buffered.*`, "mode")
+}
+
+// TestBenchProgress: a bar on a terminal, a line for each step elsewhere, and
+// nothing with --json.
+func TestBenchProgress(t *testing.T) {
+	steps := []bench.Progress{
+		{Step: "preparing", Done: 1 << 20, Total: 4 << 20, Unit: "bytes", BytesPerSecond: 2e9},
+		{Step: "running", Done: 0, Total: 2e9, Unit: "time"},
+		{Step: "running", Done: 1e9, Total: 2e9, Unit: "time", BytesPerSecond: 3e6},
+		{Step: "removing", Done: 2, Total: 2, Unit: "files"},
+	}
+	for _, tc := range []struct {
+		silent, tty bool
+		want        string
+	}{
+		{tty: true, want: `(?s)^.*preparing  2\.00 GB/s  25% \|.*running  3\.0 MB/s  50% \|.*removing.*\r$`},
+		{want: `^preparing: 4 MiB\nrunning: 2s\nremoving: 2 files\n$`},
+		{silent: true, want: `^$`},
+		{silent: true, tty: true, want: `^$`},
+	} {
+		var out bytes.Buffer
+		p := &progress{w: &out, silent: tc.silent, tty: tc.tty}
+		for _, s := range steps {
+			if tc.tty {
+				time.Sleep(250 * time.Millisecond) // the bar is drawn five times a second at most
+			}
+			p.step(s)
+		}
+		p.done()
+		if !regexp.MustCompile(tc.want).MatchString(out.String()) {
+			t.Errorf("silent %t, terminal %t: %q", tc.silent, tc.tty, out.String())
+		}
+	}
+	var out bytes.Buffer
+	p := &progress{w: &out}
+	on := p.run(2, 3)
+	on("direct", 1, 2, nil)
+	p.step(steps[1])
+	on("direct", 1, 2, &bench.Run{BytesPerSecond: 1.5e9})
+	p.done()
+	if want := "block 1 of 2, run 2 of 3, direct: running: 2s\nblock 1 of 2, run 2 of 3, direct: 1.50 GB/s\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
 }

@@ -141,6 +141,8 @@ func (c *conn) flush() error {
 			continue
 		case errno == unix.EAGAIN:
 			return nil
+		case errno == unix.ECONNRESET, errno == unix.EPIPE:
+			return errClosed
 		case errno != 0:
 			return fmt.Errorf("sending calls: %w", errno)
 		}
@@ -199,10 +201,10 @@ func (l *loop) receive(c *conn) error {
 		switch {
 		case errno == unix.EAGAIN:
 			return nil
+		case errno == 0 && n == 0, errno == unix.ECONNRESET:
+			return errClosed
 		case errno != 0:
 			return fmt.Errorf("waiting for replies: %w", errno)
-		case n == 0:
-			return errClosed
 		}
 		l.now = l.clock()
 		if drop {

@@ -543,3 +543,31 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	runtime.KeepAlive(loops)
 }
+
+// TestPreparationThatFails: the error says why, and what was made is removed.
+func TestPreparationThatFails(t *testing.T) {
+	for name, tc := range map[string]struct {
+		io   func(c *fakeCall) []byte
+		want string
+	}{
+		"no space": {func(c *fakeCall) []byte { return reply(c.xid, words(uint32(wire3.NFS3ERR_NOSPC), 0, 0)) }, "WRITE: NFS3ERR_NOSPC"},
+		"no COMMIT": {func(c *fakeCall) []byte {
+			if c.proc == wire3.NFSPROC3_COMMIT {
+				return reply(c.xid, words(uint32(wire3.NFS3ERR_IO), 0, 0))
+			}
+			return good(c)
+		}, "COMMIT: NFS3ERR_IO"},
+		"closed": {func(c *fakeCall) []byte { return nil }, "closed the connection"},
+	} {
+		f := newFake(t, tc.io)
+		o := f.options(Workload{Files: 3})
+		o.Existing = ""
+		_, err := Open(t.Context(), o)
+		if err == nil || !strings.Contains(err.Error(), "preparing 192 KiB in 3 files: ") || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+		if n := f.removed.Load(); n != 3 {
+			t.Errorf("%s: %d files of 3 removed", name, n)
+		}
+	}
+}
