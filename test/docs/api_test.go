@@ -85,6 +85,9 @@ func TestAPIFields(t *testing.T) {
 		{"### NFSv4 in /v1/status", nfs4Status, nil},
 		{"## /v1/io-mode", ioMode, nil},
 		{"### The body of PUT", reflect.TypeFor[admin.ModeChange](), nil},
+		{"## /v1/limits", reflect.TypeFor[admin.Limit](), nil},
+		{"### The body of PUT /v1/limits", reflect.TypeFor[admin.LimitChange](), nil},
+		{"## /v1/choices", reflect.TypeFor[admin.Choices](), nil},
 		{"## /v1/stats", reflect.TypeFor[admin.Stats](), []reflect.Type{mode, latency, nfs4Stats}},
 		{"### NFSv4 in /v1/stats", nfs4Stats, nil},
 		{"### A mode of `read[]` and `write[]`", mode, []reflect.Type{latency}},
@@ -106,6 +109,7 @@ func TestAPIFields(t *testing.T) {
 		same(t, c.heading, firstCells(table(t, section(t, text, c.heading), "field")), fields(c.typ, "", c.stop))
 	}
 	same(t, "reasons of fallbacks", firstCells(table(t, text, "reason")), dataio.FallbackReasons())
+	same(t, "decisions of auto", firstCells(table(t, text, "decision")), dataio.AutoReasons())
 	var refusals []string
 	for r := range rpc.NumReasons {
 		refusals = append(refusals, r.String())
@@ -185,7 +189,7 @@ func TestAPISample(t *testing.T) {
 		}
 		n++
 		var m admin.IOMode
-		if err := strictly([]byte(strings.Join(b.lines, "\n")), &m); err != nil || m.Read == "" || len(m.Exports) != 1 || m.Exports[0].Path == "" {
+		if err := strictly([]byte(strings.Join(b.lines, "\n")), &m); err != nil || m.Read == "" || len(m.Exports) != 1 || m.Exports[0].Path == "" || len(m.Clients) != 1 {
 			t.Errorf("%s:%d: %+v, %v", b.file, b.line, m, err)
 		}
 	}
@@ -199,7 +203,7 @@ func TestAPISample(t *testing.T) {
 func TestAPIProse(t *testing.T) {
 	text, _ := parse(t, apiDoc)
 	known := map[string]bool{}
-	for _, heading := range []string{"field", "event", "reason", "refusal"} {
+	for _, heading := range []string{"field", "event", "reason", "refusal", "decision"} {
 		rest := text
 		for {
 			at := slices.IndexFunc(rest, func(l string) bool { return strings.HasPrefix(l, "| "+heading+" |") })
@@ -212,7 +216,7 @@ func TestAPIProse(t *testing.T) {
 			rest = rest[at+1:]
 		}
 	}
-	for _, word := range []string{"sluice", "curl", "buffered", "dontcache", "direct", "default"} {
+	for _, word := range []string{"sluice", "curl", "buffered", "dontcache", "direct", "auto", "default"} {
 		known[word] = true
 	}
 	word := regexp.MustCompile(`^[a-z_]+(\.[a-z_]+)*(\[\])?$`)

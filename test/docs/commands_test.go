@@ -82,6 +82,9 @@ var run = []expectation{
 	{command: curl + "http://sluice/v1/status", json: new(admin.Status)},
 	{command: curl + "http://sluice/v1/io-mode", json: new(admin.IOMode)},
 	{command: curl + `-X PUT -d '{"op":"read","mode":"direct"}' http://sluice/v1/io-mode`, json: new(admin.IOMode), want: `"read": "direct"`},
+	{command: curl + "http://sluice/v1/limits", json: new([]admin.Limit), want: `"name": "splice-min"`},
+	{command: curl + `-X PUT -d '{"name":"splice-min","value":131072}' http://sluice/v1/limits`, json: new([]admin.Limit), want: `"value": 131072`},
+	{command: curl + "http://sluice/v1/choices", json: new(admin.Choices), want: `"file": "/var/lib/sluice/choices.json"`},
 	{command: curl + "http://sluice/v1/exports", json: new([]admin.Export), want: `"path": "/srv/data"`},
 	{command: curl + "-X POST http://sluice/v1/exports/reload", json: new(admin.ReloadResult), want: `"exports": 1`},
 	{command: curl + "http://sluice/v1/clients", json: new(admin.Clients), want: `(?s)"address": "127.0.0.1:.*"owner": "a visitor"`},
@@ -109,6 +112,13 @@ var run = []expectation{
 	{command: "sluice serve", server: true, want: `INF ready admin=/run/sluice/admin.sock exports=1 listen=\["\[::\]:2049"\]`},
 	{command: "sluice serve --config /etc/sluice/sluice.yaml --read-mode direct", server: true,
 		want: `(?m)^\{"level":"info",.*"listen":\["\[::\]:2049"\],"exports":2,"read_mode":"direct",.*"message":"ready"\}$`},
+	{command: "sluice mode read direct --client 192.0.2.0/24", want: `\n/srv/data +direct +dontcache\n192\.0\.2\.0/24 +direct +default\n$`},
+	{command: "sluice mode write dontcache --export /srv/data --persist", want: `\n/srv/data +direct +dontcache +write dontcache\n`},
+	{command: "sluice limits", want: `^LIMIT +VALUE +UNIT .*\nsplice-min +\d+ +bytes `},
+	{command: "sluice limits splice-min 131072 --persist", want: `\nsplice-min +131072 +bytes +\d+ +\d+ +never +\d+ +131072 `},
+	{command: "sluice limits splice-min default --persist", want: `\nsplice-min +\d+ +bytes +\d+ +\d+ +never +\d+ +- `},
+	{command: "sluice choices", want: `^kept in /var/lib/sluice/choices\.json:\n/srv/data +write dontcache\n$`},
+	{command: "sluice choices forget", want: `^nothing is kept; `},
 
 	// docs/nfsv4.md
 	{command: "sluice clients", want: `(?s)^ID +ADDRESS .*\n\nNFSV4 CLIENT +ADDRESS .*\n[0-9a-f]{16} +127\.0\.0\.1 +4\.2 +\w+ .* a visitor\n$`},
@@ -121,7 +131,7 @@ var run = []expectation{
 
 	// docs/exports.md
 	{command: "sluice exports check /etc/exports", want: `^/etc/exports: 1 export, no errors\n$`},
-	{command: "sluice exports list", want: `^PATH +CLIENT +OPTIONS +READ +WRITE\n/srv/data +\* +rw,no_root_squash,insecure +\w+ +buffered\n`},
+	{command: "sluice exports list", want: `^PATH +CLIENT +OPTIONS +READ +WRITE\n/srv/data +\* +rw,no_root_squash,insecure +\w+ +\w+\n`},
 	{command: "sluice exports reload", want: `^reloaded: \d exports?\n$`},
 }
 
