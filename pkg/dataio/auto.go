@@ -254,6 +254,12 @@ func (r *read) behind(fd int, a *filecache.Access) {
 	a.Done(&t)
 }
 
+// autoWrite is the mode that auto takes for a WRITE. There is no rule to choose
+// by: for small WRITEs and for several streams buffered takes the least of the
+// server's CPU, and for one large stream the three are within what
+// runs of the same mode differ by (docs/decisions/0039-auto.md).
+func (e *Engine) autoWrite(*WriteReq) Mode { return Buffered }
+
 // AutoStats counts the decisions of mode auto, by reason.
 type AutoStats map[string]int64
 

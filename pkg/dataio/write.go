@@ -309,6 +309,3 @@ func (e *Engine) fsyncRetry(fd int) error {
 		}
 	}
 }
-
-// autoWrite is the mode that auto takes for q.
-func (e *Engine) autoWrite(*WriteReq) Mode { return Buffered }

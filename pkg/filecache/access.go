@@ -34,7 +34,7 @@ const (
 
 // An epoch has EpochTicks; a stream is told of once in StreamTicks.
 const (
-	EpochTicks  = 40
+	EpochTicks  = 20
 	StreamTicks = 4
 )
 
@@ -186,23 +186,43 @@ func regionShift(size int64) uint {
 }
 
 // find returns the stream that a READ belongs to and makes it the last, or -1
-// and the stream that was used longest ago.
+// and the place of the one that was used longest ago. Of several it is the one
+// used last: the others ended here, or wait to be run over. They are forgotten,
+// lest they count as streams again.
 func (a *Access) find(off, n int64) (at, oldest int) {
 	near := min(max(slack, slackRead*n), max(mostSlack, n))
 	if a.streams[a.last].near(off, near) {
 		return a.last, 0
 	}
+	at = -1
 	for i := range a.streams {
 		s := &a.streams[i]
+		age := a.clock - s.used
 		if s.near(off, near) {
-			a.last = i
-			return i, 0
-		}
-		if a.clock-s.used > a.clock-a.streams[oldest].used {
+			if at >= 0 && a.clock-a.streams[at].used < age {
+				s.forget(age)
+				continue
+			}
+			if at >= 0 {
+				a.streams[at].forget(a.clock - a.streams[at].used)
+			}
+			at = i
+		} else if s.run == 0 || a.streams[oldest].run > 0 && age > a.clock-a.streams[oldest].used {
 			oldest = i
 		}
 	}
-	return -1, oldest
+	if at >= 0 {
+		a.last = at
+	}
+	return at, oldest
+}
+
+// forget frees the place of a stream that was used so many READs ago, if that
+// is long.
+func (s *stream) forget(age uint32) {
+	if age > 4*maxStreams && !s.busy {
+		s.run = 0
+	}
 }
 
 func (s *stream) near(off, slack int64) bool {

@@ -151,6 +151,32 @@ func TestFresh(t *testing.T) {
 	}
 }
 
+// TestFreshAgain: streams that run over where others ended long ago count once
+// all the same.
+func TestFreshAgain(t *testing.T) {
+	a := new(Access)
+	const n, size, jobs = 1 << 20, 1 << 30, 4
+	told := 0
+	for tick, pass := uint32(0), 0; pass < 12; pass++ {
+		start := int64(pass*37%50) << 20 // each pass ends elsewhere
+		for i := range int64(400) {
+			if i%100 == 0 {
+				tick += StreamTicks
+				if pass > 0 && i > 0 && told > jobs+1 { // one may have begun at the front again
+					t.Fatalf("pass %d: %d streams", pass, told)
+				}
+				told = 0
+			}
+			for j := range int64(jobs) {
+				off := (start + j*size/jobs + i*n) % size
+				if a.Note(off, n, size, tick).Fresh {
+					told++
+				}
+			}
+		}
+	}
+}
+
 // TestFollow moves a stream over a page cache that is a model: pieces that
 // others had cached are never dropped, all others are, and at no time does the
 // stream hold more than it may.
