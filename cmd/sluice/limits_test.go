@@ -53,6 +53,18 @@ func TestClientMode(t *testing.T) {
 		}
 	}
 	l.want(t, ` +READ +WRITE\nserver +dontcache +buffered\n127\.0\.0\.2 +direct +default\n`, "mode")
+
+	// WRITE asks for its own mode.
+	handle := l.client.Lookup(t, l.dir, "data")
+	for _, mode := range []string{"direct", "default"} {
+		l.do(t, "mode", "write", mode, "--client", "127.0.0.0/8")
+		direct := func() uint64 { return object[admin.Stats](t, l, "stats").Write[2].Calls }
+		before := direct()
+		l.client.Write(t, handle, 0, content()[:8192])
+		if got, want := direct()-before, b2u(mode == "direct"); got != want {
+			t.Errorf("after sluice mode write %s: %d direct WRITEs, want %d", mode, got, want)
+		}
+	}
 }
 
 func b2u(b bool) uint64 {

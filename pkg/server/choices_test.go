@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -410,5 +411,52 @@ func TestLimits(t *testing.T) {
 	}
 	if st := s.engine.Stats(); st.Buffers.Limit != 70<<20 || st.DirectBuffers.Limit != 30<<20 {
 		t.Errorf("what was refused changed the pools: %+v, %+v", st.Buffers, st.DirectBuffers)
+	}
+}
+
+// TestChoicesAtOnce is for the race detector: choices, reloads and looks at the same time.
+func TestChoicesAtOnce(t *testing.T) {
+	cfg, dir := testConfig(t)
+	s, _ := start(t, cfg)
+	b := backend{s}
+	var all sync.WaitGroup
+	for g := range 3 {
+		all.Go(func() {
+			for i := range 20 {
+				mode := []string{"buffered", "direct", "auto", "default"}[i%4]
+				for _, c := range []admin.ModeChange{
+					{Op: "read", Mode: mode, Persist: i%2 == 0}, {Op: "write", Mode: mode, Export: dir, Persist: i%3 == 0}, {Op: "read", Mode: mode, Client: fmt.Sprintf("10.0.%d.0/24", g)},
+				} {
+					if _, err := b.SetIOMode(c); err != nil {
+						t.Errorf("%+v: %v", c, err)
+					}
+				}
+				v := 16 + i
+				if _, err := b.SetLimit(admin.LimitChange{Name: []string{"buffer-pool", "slow-threads"}[i%2], Value: &v, Persist: i%5 == 0}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Go(func() {
+		for range 20 {
+			if _, err := s.Reload(); err != nil {
+				t.Error(err)
+			}
+			b.Status()
+			b.Stats()
+			b.Exports()
+			b.Limits()
+		}
+	})
+	all.Wait()
+	// What the file says is what the server believes.
+	k, err := readKept(s.choices.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Version = s.choices.kept.Version
+	if got, want := fmt.Sprint(k), fmt.Sprint(s.choices.kept); got != want {
+		t.Errorf("the file has %s, the server %s", got, want)
 	}
 }
