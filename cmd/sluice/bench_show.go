@@ -188,11 +188,11 @@ func printRun(out io.Writer, r *bench.Run) {
 	fmt.Fprintln(out)
 	table(out, func(w io.Writer) {
 		fmt.Fprintln(w, "\tCALLS\tMEAN\tP50\tP99\tP99.9\tMAX")
-		for name, side := range map[string]*bench.Side{"READ": &r.Reads, "WRITE": &r.Writes} {
+		for i, side := range []*bench.Side{&r.Reads, &r.Writes} {
 			if side.Ops == 0 {
 				continue
 			}
-			fmt.Fprintf(w, "%s\t%d", name, side.Ops)
+			fmt.Fprintf(w, "%s\t%d", []string{"READ", "WRITE"}[i], side.Ops)
 			for _, ns := range []int64{side.Latency.MeanNS, side.Latency.P50NS, side.Latency.P99NS, side.Latency.P999NS, side.Latency.MaxNS} {
 				fmt.Fprintf(w, "\t%s", nanoseconds(float64(ns)))
 			}
