@@ -94,11 +94,14 @@ func (m *memory) sample() {
 	t := m.now()
 	s := readSample(m.root)
 	elapsed := t - m.at
+	tick := m.tick.Load() + 1
 	if m.at != 0 && elapsed < int64(stale) {
 		m.judge(&s, t, elapsed)
 	} else {
 		m.back, m.shortEnd = 0, 0
 		m.short.Store(false)
+		m.streams.turn() // those of before the break have ended
+		tick = (tick + filecache.StreamTicks - 1) / filecache.StreamTicks * filecache.StreamTicks
 	}
 	m.at, m.stall, m.refault = t, s.stall, s.refault
 	m.room.Store(s.room)
@@ -106,7 +109,7 @@ func (m *memory) sample() {
 	// in until the next sample, and what streams that are followed hold.
 	keep := max(s.total/16, 32<<20) + min(m.streams.get()*filecache.FollowedBytes, s.total/followOf)
 	m.spare.Store(max(s.free-keep, 0))
-	tick := m.tick.Add(1)
+	m.tick.Store(tick)
 	if tick%filecache.EpochTicks == 0 {
 		m.share.turn()
 	}

@@ -201,13 +201,13 @@ func TestRefresh(t *testing.T) {
 	for range 10 {
 		m.refresh()
 	}
-	waitFor(1)
+	waitFor(filecache.StreamTicks) // begins with one
 	clock += int64(sampleEvery) - 1
 	m.refresh()
 	clock++
 	m.refresh()
 	m.refresh()
-	waitFor(2)
+	waitFor(filecache.StreamTicks + 1)
 	m.share.add(100)
 	m.streams.add(3)
 	for m.tick.Load()%filecache.EpochTicks != 0 {
@@ -215,6 +215,11 @@ func TestRefresh(t *testing.T) {
 	}
 	if m.share.get() != 100 || m.streams.get() != 0 {
 		t.Errorf("after one epoch: share %d, streams %d", m.share.get(), m.streams.get())
+	}
+	m.streams.add(3)
+	clock += int64(stale)
+	if m.sample(); m.streams.get() != 0 {
+		t.Errorf("%d streams after a break", m.streams.get())
 	}
 	m.share.add(-10)
 	for range filecache.EpochTicks {
