@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"sluice/pkg/admin"
-	"sluice/pkg/dataio"
+	"sluice/pkg/server"
 )
 
 func modeCommand() *cli.Command {
@@ -89,11 +89,11 @@ func modeArgs(c *cli.Context) ([]string, error) {
 	case c.IsSet("export") && c.IsSet("client"):
 		return nil, usagef(c, "a mode is for an export or for a client: leave --export or --client out")
 	}
-	if _, err := dataio.ParseMode(args[1]); err != nil {
+	if server.CheckMode(args[1]) != nil {
 		return nil, usagef(c, "no such mode: %q; the modes are buffered, dontcache, direct and auto, and default takes a choice back", args[1])
 	}
 	if c.IsSet("client") {
-		if _, err := dataio.ParseClient(c.String("client")); err != nil {
+		if err := server.CheckClient(c.String("client")); err != nil {
 			return nil, usagef(c, "--client: %v", err)
 		}
 	}

@@ -422,3 +422,16 @@ func (b backend) ForgetChoices() (admin.Choices, error) {
 	b.log.Info().Str("file", ch.file).Msg("forgot what --persist kept; what is in force stays until the end")
 	return b.Choices(), nil
 }
+
+// CheckMode tells what is wrong with a mode's name, "default" being one too,
+// before the server is asked.
+func CheckMode(word string) error {
+	_, err := dataio.ParseMode(word)
+	return err
+}
+
+// CheckClient is the same for a client: an address or a network.
+func CheckClient(word string) error {
+	_, err := dataio.ParseClient(word)
+	return err
+}
