@@ -221,7 +221,7 @@ func TestPage(t *testing.T) {
 	if made[0] != made[1] {
 		t.Error("tables that are there already are not replaced by the same")
 	}
-	for _, want := range []string{"| ext4 | direct | 1.00 |", "| 40.0 (40.0 to 40.0) % |", "# Title\n", "\ntext\n", "\nlast\n",
+	for _, want := range []string{"| ext4 | direct | 1.00 (1.00 to 1.00) |", "| 40.0 (40.0 to 40.0) % |", "# Title\n", "\ntext\n", "\nlast\n",
 		"| READ, 3.125 times memory, ext4 | buffered | 1.00 (1.00 to 1.00) | 0.50 (0.50 to 0.50) | direct | 2.00"} {
 		if !strings.Contains(made[0], want) {
 			t.Errorf("no %q in:\n%s", want, made[0])
