@@ -98,7 +98,7 @@ func TestLimitsCommand(t *testing.T) {
 		is      int
 		spliced bool
 	}{
-		{"4096", 4096, true}, {"never", -1, false}, {"20000", 20000, true}, {"-1", -1, false}, {"20001", 20001, false}, {"default", 65536, false},
+		{"4096", 4096, true}, {"never", -1, false}, {"20000", 20000, true}, {"-1", -1, false}, {"20001", 20001, false}, {"default", 131072, false},
 	} {
 		l.do(t, "limits", "splice-min", c.value)
 		if got := row("splice-min").Value; got != c.is {

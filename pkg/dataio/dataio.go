@@ -28,7 +28,7 @@ import (
 
 // Defaults and limits, in bytes.
 const (
-	DefaultSpliceMin   = 64 << 10 // docs/decisions/0004-splice-min.md
+	DefaultSpliceMin   = 128 << 10 // docs/decisions/0004-splice-min.md
 	DefaultMaxIO       = 1 << 20
 	MaxMaxIO           = 4 << 20
 	DefaultBufferBytes = 64 << 20

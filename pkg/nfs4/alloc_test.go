@@ -56,6 +56,7 @@ func hotScripts(t testing.TB, s *testServer, x *session) map[string][]op {
 		"LOOKUP none":  {root(), lookup("absent"), getfh(), attrs},
 		"READ 4K":      {file, read(sid, 0, 4096)},
 		"READ 64K":     {file, read(sid, 0, 65536)},
+		"READ 128K":    {file, read(sid, 0, 128<<10)},
 		"READ 1M":      {file, read(sid, 0, 1<<20)},
 		"READ special": {file, read(wire.Stateid4{}, 0, 4096)},
 		"WRITE 4K": {file, {wire.OP_WRITE, &wire.WRITE4args{Stateid: sid, Stable: wire.UNSTABLE4, Data: make([]byte, 4096)}},
@@ -101,7 +102,7 @@ func TestNoAllocations(t *testing.T) {
 		if verdict != rpc.Done || warm != rpc.Done || st != want {
 			t.Errorf("%s: verdict %d, on a service thread %d, status %v", name, verdict, warm, st)
 		}
-		if spliced != (name == "READ 1M" || name == "READ 64K") {
+		if spliced != (name == "READ 1M" || name == "READ 128K") {
 			t.Errorf("%s: data in a pipe: %v", name, spliced)
 		}
 		if allocs != 0 {
