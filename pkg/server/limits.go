@@ -30,7 +30,7 @@ var limitTable = []limit{
 	{"splice-min", "bytes", -1, 1 << 30, true, "smaller READs are copied; -1 splices none", func(c *Config) *int { return &c.SpliceMin }},
 	{"buffer-pool", "MiB", 2 * minPool, 1 << 20, false, "READs that are copied wait for a buffer, for 1 s at most; then clients are told to try again",
 		func(c *Config) *int { return &c.BufferPool }},
-	{"direct-pool", "MiB", minPool, 1 << 20, true, "direct READs wait for a buffer, for 20 ms at most; then they, and direct WRITEs at once, use the page cache",
+	{"direct-pool", "MiB", minPool, 1 << 20, true, "direct READs and WRITEs wait for a buffer, for 20 ms at most; then they use the page cache",
 		func(c *Config) *int { return &c.DirectPool }},
 	{"slow-threads", "threads", 1, 4096, false, "calls that may sleep wait for a thread", func(c *Config) *int { return &c.SlowThreads }},
 	{"max-in-flight", "calls", 1, 1 << 16, false, "the connection is not read until half are answered", func(c *Config) *int { return &c.MaxInFlight }},

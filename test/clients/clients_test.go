@@ -49,7 +49,7 @@ func TestGoNFSClient(t *testing.T) {
 	})
 	for _, mode := range server.Modes() {
 		t.Run(mode, func(t *testing.T) {
-			must(t, server.SetReadMode(mode))
+			must(t, server.SetMode(mode))
 			goNFSClient(t, dir)
 		})
 	}
@@ -181,7 +181,7 @@ func TestLibNFS(t *testing.T) {
 	must(t, os.Mkdir(filepath.Join(dir, "sub"), 0o755))
 	for _, mode := range server.Modes() {
 		t.Run(mode, func(t *testing.T) {
-			must(t, server.SetReadMode(mode))
+			must(t, server.SetMode(mode))
 			local := t.TempDir()
 			for i, size := range []int{0, 1, 4097, 12345678} {
 				want := content(uint64(i+100), size)

@@ -2,7 +2,7 @@
 
 // Plan of this file: the Connectathon suite, built by whoever runs it, goes
 // through its basic, general and special parts on a mount, and by NFSv4 its lock
-// part, in every read mode.
+// part, in every mode.
 // `make connectathon CTHON=DIR` runs it; the suite is not part of this project.
 
 package kernel
@@ -39,7 +39,7 @@ func connectathon(t *testing.T, version, suite string) {
 	}
 	s := one(t, version, testenv.ServerConfig{Exports: []testenv.Export{{Dir: testenv.Disk(t)}}})
 	for _, mode := range s.server.Modes() {
-		if err := s.server.SetReadMode(mode); err != nil {
+		if err := s.server.SetMode(mode); err != nil {
 			t.Fatal(err)
 		}
 		for _, part := range parts {

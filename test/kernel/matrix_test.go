@@ -1,6 +1,6 @@
 // Plan of this file: each column, a file system by a version of NFS, exported by
-// a server of its own and mounted by a guest of its own, goes through every read
-// mode, and in every mode through its cases:
+// a server of its own and mounted by a guest of its own, goes through every mode
+// of READ and WRITE, and in every mode through its cases:
 //
 //	column                 cases of data   cases of names   large file  names   share
 //	ext4: 3, 4.2           every mode      every mode       1 GiB       20,000  all
@@ -126,15 +126,15 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// inMode runs all cases in one read mode, the i-th of n.
+// inMode runs all cases in one mode of READ and WRITE, the i-th of n.
 func (s *station) inMode(t *testing.T, mode string, i, n int) {
-	if err := s.server.SetReadMode(mode); err != nil {
+	if err := s.server.SetMode(mode); err != nil {
 		t.Fatal(err)
 	}
 	inTurn(t, []testCase{
 		{"large file", s.largeFile},
 		{"random reads", func(t *testing.T) { s.randomReads(t, mode) }},
-		{"fsx", s.fsx},
+		{"fsx", func(t *testing.T) { s.fsx(t, mode) }},
 		{"sparse file", func(t *testing.T) { s.bothSides(t, "sparse", fmt.Sprint("limit=", s.limit)) }},
 	})
 	if s.version == newest || s.version == "" {
@@ -292,9 +292,22 @@ func evict(t *testing.T, name string) {
 	}
 }
 
-func (s *station) fsx(t *testing.T) {
+// fsx compares a file with its model after each of many operations, and sees in
+// the server's counters that WRITEs were served in the mode.
+func (s *station) fsx(t *testing.T, mode string) {
+	before := s.server.Stats(t)
 	s.guest.Check(t, "fsx", s.mnt, "mmap=1", s.count("ops", 1000), "seed=1")
 	s.guest.Check(t, "fsx", s.mnt, "direct=1", s.count("ops", 1500), "seed=2")
+	if before == nil || s.name == "tmpfs" {
+		return // not a server that counts, or nothing but a page cache
+	}
+	for i, m := range s.server.Stats(t).Write {
+		calls := m.Calls - before.Write[i].Calls
+		t.Logf("%s: %d WRITEs", m.Mode, calls)
+		if m.Mode == mode && calls == 0 {
+			t.Errorf("no WRITE was served %s", mode)
+		}
+	}
 }
 
 // count is an option of a check: how much it is to do.

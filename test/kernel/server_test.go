@@ -1,4 +1,4 @@
-// Plan of this file: what happens around the calls: the read mode switched
+// Plan of this file: what happens around the calls: the mode switched
 // under load, exports reloaded under load, nested mounts, mounting through the
 // portmapper, and a server short of descriptors.
 
@@ -66,22 +66,25 @@ func (s *station) meanwhile(t *testing.T, every time.Duration, fn func(i int) er
 	}
 }
 
-// TestModeSwitch switches the read mode every 50 ms below a verified read load.
+// TestModeSwitch switches the mode of READ and WRITE every 50 ms below a load
+// that reads what is known, and below one that writes and reads it back.
 func TestModeSwitch(t *testing.T) { byVersion(t, allVersions, modeSwitch) }
 
 func modeSwitch(t *testing.T, version string) {
 	s := one(t, version, testenv.ServerConfig{Exports: []testenv.Export{{Dir: testenv.XFS(t, 4096)}}})
-	modes := s.server.Modes()
+	modes := append(s.server.Modes(), "auto")
 	s.guest.Check(t, "randread", s.mnt, "phase=write")
-	n := s.meanwhile(t, 50*time.Millisecond, func(i int) error {
-		if i%10 == 0 {
-			evict(t, filepath.Join(s.export, "randread1"))
+	for _, load := range [][]string{{"readload", "seconds=5", "workers=4"}, {"load", "seconds=3"}} {
+		n := s.meanwhile(t, 50*time.Millisecond, func(i int) error {
+			if i%10 == 0 {
+				evict(t, filepath.Join(s.export, "randread1"))
+			}
+			return s.server.SetMode(modes[i%len(modes)])
+		}, load[0], load[1:]...)
+		t.Logf("%s: switched %d times", load[0], n)
+		if n < len(modes) {
+			t.Errorf("%s: switched only %d times", load[0], n)
 		}
-		return s.server.SetReadMode(modes[i%len(modes)])
-	}, "readload", "seconds=5", "workers=4")
-	t.Logf("switched %d times", n)
-	if n < 2*len(modes) {
-		t.Errorf("switched only %d times", n)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestTwoClients(t *testing.T) {
 			t.Parallel()
 			p := &pair{a: Boot(t), b: Boot(t), export: testenv.Disk(t), mnt: "/mnt/shared"}
 			p.server = testenv.StartServer(t, testenv.ServerConfig{Exports: []testenv.Export{{Dir: p.export}}})
-			if err := p.server.SetReadMode(c.mode); err != nil {
+			if err := p.server.SetMode(c.mode); err != nil {
 				t.Fatal(err)
 			}
 			t.Run("mounted", func(t *testing.T) { p.mounted(t, c.version) })

@@ -83,7 +83,7 @@ func (sluice) command(s *Server) ([]string, error) {
 	return []string{
 		os.Getenv(binaryEnv), "serve", "--exports", exports, "--listen", fmt.Sprintf("%s:%d", ServerIP, s.Port),
 		"--admin", s.AdminSocket(), "--state", s.StateDir(), "--rpcbind", rpcbind,
-		"--read-mode", s.mode, "--lease-time", cmp.Or(s.cfg.Lease, 10*time.Second).String(),
+		"--read-mode", s.mode, "--write-mode", s.mode, "--lease-time", cmp.Or(s.cfg.Lease, 10*time.Second).String(),
 	}, nil
 }
 
@@ -93,9 +93,13 @@ func (sluice) mountPort(s *Server) int { return s.Port }
 
 func (sluice) modes() []string { return []string{"buffered", "dontcache", "direct"} }
 
-func (sluice) setReadMode(s *Server, mode string) error {
-	_, err := s.Admin("mode", "read", mode)
-	return err
+func (sluice) setMode(s *Server, mode string) error {
+	for _, op := range []string{"read", "write"} {
+		if _, err := s.Admin("mode", op, mode); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // AdminSocket is where sluice's admin commands reach the server.
@@ -180,9 +184,9 @@ func (ganesha) mountPort(s *Server) int { return s.Port + 1 }
 
 func (ganesha) modes() []string { return []string{"buffered"} }
 
-func (ganesha) setReadMode(_ *Server, mode string) error {
+func (ganesha) setMode(_ *Server, mode string) error {
 	if mode != "buffered" {
-		return fmt.Errorf("ganesha has no read mode %s", mode)
+		return fmt.Errorf("ganesha has no mode %s", mode)
 	}
 	return nil
 }

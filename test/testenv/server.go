@@ -62,9 +62,9 @@ type program interface {
 	// mountOptions are those that a client needs with this server, with a comma
 	// behind each.
 	mountOptions() string
-	// modes lists the read modes it has; the first is the one it starts in.
+	// modes lists the I/O modes it has; the first is the one it starts in.
 	modes() []string
-	setReadMode(s *Server, mode string) error
+	setMode(s *Server, mode string) error
 }
 
 // Server is a running server.
@@ -76,7 +76,7 @@ type Server struct {
 	dir    string // configuration, state, log
 	cfg    ServerConfig
 	prog   program
-	mode   string     // the read mode set last; a restart starts in it
+	mode   string     // the I/O mode set last; a restart starts in it
 	mu     sync.Mutex // guards cmd and exited
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has ended
@@ -290,14 +290,14 @@ func (s *Server) PID() int {
 	return s.cmd.Process.Pid
 }
 
-// Modes lists the read modes the server has.
+// Modes lists the I/O modes the server has.
 func (s *Server) Modes() []string { return s.prog.modes() }
 
-// SetReadMode switches the read mode of the whole server, now and after its
+// SetMode switches how the whole server reads and writes, now and after its
 // next start.
-func (s *Server) SetReadMode(mode string) error {
+func (s *Server) SetMode(mode string) error {
 	s.mode = mode
-	return s.prog.setReadMode(s, mode)
+	return s.prog.setMode(s, mode)
 }
 
 // MountOptions are the options that reach the server without a portmapper: a
