@@ -1,6 +1,10 @@
 package nfs4
 
 import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -69,5 +73,64 @@ func TestDirectWrites(t *testing.T) {
 		if io.Write["direct"].Fallbacks["no_direct_io"] == 0 && (io.WriteLanded != 3 || io.WriteCopied != 0) {
 			t.Errorf("4.%d: %d landed, %d copied", minor, io.WriteLanded, io.WriteCopied)
 		}
+	}
+}
+
+// Several WRITEs in one COMPOUND, of which only the first can land, and READs
+// behind them: each mode writes what each of them says, where it says, and in
+// their order where they overlap.
+func TestSeveralWritesInOneCompound(t *testing.T) {
+	const size = 1 << 20
+	for mode := dataio.Buffered; mode <= dataio.Auto; mode++ {
+		t.Run(mode.String(), func(t *testing.T) {
+			s := startServer(t)
+			s.modes.SetWrite(mode)
+			s.modes.SetRead(dataio.Direct)
+			x := s.session(1, "client")
+			st, opened, fh := x.open("f", wire.OPEN4_SHARE_ACCESS_BOTH)
+			if st != ok {
+				t.Fatal(st)
+			}
+			rnd := rand.New(rand.NewPCG(uint64(mode), 4))
+			model := make([]byte, size)
+			end := 0
+			for range 6 {
+				ops := []op{putfh(fh)}
+				for range 3 {
+					off := rnd.IntN(size / 2)
+					if rnd.IntN(3) == 0 {
+						off &^= 4095
+					}
+					data := make([]byte, 1+rnd.IntN(300_000))
+					for i := range data {
+						data[i] = byte(rnd.Uint32())
+					}
+					ops = append(ops, write(opened.Stateid, uint64(off), string(data)))
+					copy(model[off:], data)
+					end = max(end, off+len(data))
+				}
+				from := rnd.IntN(end)
+				ops = append(ops, read(opened.Stateid, uint64(from), uint32(end-from)))
+				r := x.compound(ops...)
+				r.next(t, wire.OP_PUTFH, ok, nil)
+				for _, o := range ops[1:4] {
+					var w wire.WRITE4res
+					r.next(t, wire.OP_WRITE, ok, &w)
+					if n := len(o.args.(*wire.WRITE4args).Data); int(w.Resok4.Count) != n {
+						t.Fatalf("WRITE of %d bytes: %d", n, w.Resok4.Count)
+					}
+				}
+				var res wire.READ4res
+				r.next(t, wire.OP_READ, ok, &res)
+				got, _ := res.Resok4.Data.Bytes()
+				if len(got) == 0 || !bytes.Equal(got, model[from:from+len(got)]) {
+					t.Fatalf("READ of %d bytes at %d gave other bytes than were written, %d of them", end-from, from, len(got))
+				}
+			}
+			got, err := os.ReadFile(filepath.Join(s.dir, "f"))
+			if err != nil || !bytes.Equal(got, model[:end]) {
+				t.Errorf("the file of %d bytes is another than was written, %d bytes: %v", len(got), end, err)
+			}
+		})
 	}
 }
