@@ -44,6 +44,10 @@ const (
 
 	refaultHalf = 15 * time.Second // refaults count half after this time
 
+	// settled is for how many samples the files read must have stayed the same
+	// for what was read before them to be forgotten.
+	settled = 4
+
 	maxLevels = 16       // of nested cgroups that are looked at
 	maxSample = 64 << 10 // of a file of /proc, in bytes
 )
@@ -59,7 +63,10 @@ type memory struct {
 
 	room  atomic.Int64 // bytes that the page cache can take, used ones included; 0: unknown
 	spare atomic.Int64 // bytes of it that nothing occupies; READs that are cached take from it
+	most  atomic.Int64 // bytes that streams which are followed may hold
 	short atomic.Bool
+
+	stalled atomic.Bool // short as threads wait for memory
 
 	share   window // of files read, in bytes: the working set as auto sees it
 	streams window // that are read
@@ -70,6 +77,16 @@ type memory struct {
 	refault  uint64     // bytes, over time
 	back     float64    // bytes that were refaulted, older ones counting less
 	shortEnd int64
+	stallEnd int64
+	seen     int64 // of share, in this epoch
+	still    int   // samples since it grew
+}
+
+// left is what READs may still take of the free memory, in bytes. What streams that
+// are followed hold is not for others: as much as they are allowed, and once more
+// for pieces that were read ahead before somebody looked.
+func (m *memory) left() int64 {
+	return m.spare.Load() - min(m.streams.get()*2*filecache.FollowedBytes, m.most.Load())
 }
 
 // window is a sum over this interval, or over the last one where that was more.
@@ -98,24 +115,43 @@ func (m *memory) sample() {
 	if m.at != 0 && elapsed < int64(stale) {
 		m.judge(&s, t, elapsed)
 	} else {
-		m.back, m.shortEnd = 0, 0
+		m.back, m.shortEnd, m.stallEnd = 0, 0, 0
 		m.short.Store(false)
+		m.stalled.Store(false)
 		m.streams.turn() // those of before the break have ended
 		tick = (tick + filecache.StreamTicks - 1) / filecache.StreamTicks * filecache.StreamTicks
 	}
 	m.at, m.stall, m.refault = t, s.stall, s.refault
 	m.room.Store(s.room)
-	// What is left free is what the kernel wants to have at hand, what READs bring
-	// in until the next sample, and what streams that are followed hold.
-	keep := max(s.total/16, 32<<20) + min(m.streams.get()*filecache.FollowedBytes, s.total/followOf)
-	m.spare.Store(max(s.free-keep, 0))
+	// What is left free is what the kernel wants to have at hand and what READs
+	// bring in until the next sample.
+	m.spare.Store(max(s.free-max(s.total/16, 32<<20), 0))
+	m.most.Store(s.total / followOf)
+	tick = m.settle(tick)
 	m.tick.Store(tick)
 	if tick%filecache.EpochTicks == 0 {
 		m.share.turn()
+		m.seen, m.still = 0, 0
 	}
 	if tick%filecache.StreamTicks == 0 {
 		m.streams.turn()
 	}
+}
+
+// settle ends an epoch early, by giving the tick at which it ends, when reading
+// has kept to the same files for a while: two such epochs forget what was read
+// before. A set of which new parts come up all the time is never known whole, and
+// its epochs have their full length.
+func (m *memory) settle(tick uint32) uint32 {
+	if n := m.share.cur.Load(); n > m.seen+m.seen/32 {
+		m.seen, m.still = n, 0
+	} else if n > 0 {
+		m.still++
+	}
+	if m.still >= settled && tick%filecache.StreamTicks == 0 {
+		tick = (tick + filecache.EpochTicks - 1) / filecache.EpochTicks * filecache.EpochTicks
+	}
+	return tick
 }
 
 // judge says whether memory is short, from what has happened since the last
@@ -126,10 +162,14 @@ func (m *memory) judge(s *sample, t, elapsed int64) {
 		m.back += float64(s.refault - m.refault)
 	}
 	stalled := s.stall > m.stall && (s.stall-m.stall)*1000*100 > stallMost*uint64(elapsed)
+	if stalled {
+		m.stallEnd = t + int64(shortFor)
+	}
 	if s.room > 0 && m.back > float64(s.room) || stalled {
 		m.shortEnd = t + int64(shortFor)
 	}
 	m.short.Store(t < m.shortEnd)
+	m.stalled.Store(t < m.stallEnd)
 }
 
 // sample is what the files say, in bytes unless named otherwise.

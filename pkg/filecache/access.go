@@ -4,7 +4,9 @@
 // Plan: a small fixed number of streams per file, each known by where it is
 // expected to go on. A READ near that place, before or after it, belongs to
 // the stream: parallel READs of one client arrive in any order. All else starts
-// a stream in the place of the one that was used longest ago. Beside them, one bit for
+// a stream in the place of the one that was used longest ago. One that begins at
+// the start of the file is taken for a stream at once, as the kernel does, and
+// one that has got to its end no longer counts. Beside them, one bit for
 // each 64th of the file says whether it was touched in this epoch.
 //
 // Time is the caller's: a tick is a fraction of a second, an epoch is
@@ -35,7 +37,7 @@ const (
 // An epoch has EpochTicks; a stream is told of once in StreamTicks.
 const (
 	EpochTicks  = 20
-	StreamTicks = 4
+	StreamTicks = 2
 )
 
 const (
@@ -47,6 +49,14 @@ const (
 	slack     = 64 << 10
 	slackRead = 16
 	mostSlack = 8 << 20
+
+	// startRead is the least READ at the start of a file that begins a stream, in
+	// bytes: smaller ones often want no more than the head.
+	startRead = 32 << 10
+
+	// endReads is how many READs before the end of a file that was streamed are
+	// left in the page cache: those that come late.
+	endReads = 4
 
 	settled   = 3  // READs after which a stream counts as one
 	scattered = 16 // READs without a stream after which a file counts as read at random
@@ -75,11 +85,12 @@ type stream struct {
 	next  int64  // the end of the furthest READ
 	used  uint32 // Access.clock when last; with run 0 the place is free
 	run   uint32 // READs that took it further, up to settled
-	turn  uint32 // when last told of
+	turn  uint32 // when last told of, plus 1
 	stamp uint32 // Access.clock when it began, to tell it from its successor
 
 	asked           int64 // the piece, plus 1, in which Due was true last, while not followed
 	followed        bool
+	ended           bool  // it was at the end of the file when last noted
 	busy            bool  // somebody has its Task
 	looked, dropped int64 // pieces before these are done
 	absent          uint64
@@ -96,6 +107,7 @@ type Access struct {
 	last    int    // the stream that matched last
 	strays  uint32 // READs in a row that belonged to no settled stream
 
+	size     int64 // of the file when last noted, in bytes
 	epoch    uint32
 	touched  uint64 // regions, in this epoch
 	bytes    int64  // read in this epoch
@@ -141,7 +153,7 @@ func (a *Access) SetScattered(v bool) {
 type Noted struct {
 	Pattern Pattern
 	Share   int64 // see Note
-	Fresh   bool  // a settled stream's first READ in these StreamTicks
+	Streams int64 // by how many the streams that go on have changed in these StreamTicks
 }
 
 // Note records a READ of n bytes at off of a file of size bytes. Share is by
@@ -153,8 +165,9 @@ func (a *Access) Note(off, n, size int64, tick uint32) (r Noted) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r.Pattern = a.follow(off, n)
-	if s := &a.streams[a.last]; r.Pattern == Sequential && s.turn != tick/StreamTicks {
-		s.turn, r.Fresh = tick/StreamTicks, true
+	a.size = size
+	if r.Pattern == Sequential {
+		r.Streams = a.streams[a.last].tell(size, tick)
 	}
 	if epoch := tick / EpochTicks; a.epoch != epoch {
 		a.epoch, a.touched, a.bytes, a.streamed, a.counted = epoch, 0, 0, false, 0
@@ -174,6 +187,19 @@ func (a *Access) Note(off, n, size int64, tick uint32) (r Noted) {
 	}
 	r.Share, a.counted = share-a.counted, share
 	return r
+}
+
+// tell says by how many the stream changes the number of those that go on.
+func (s *stream) tell(size int64, tick uint32) (n int64) {
+	turn, ended := tick/StreamTicks+1, s.next >= size
+	switch {
+	case !ended && s.turn != turn:
+		s.turn, n = turn, 1
+	case ended && !s.ended && s.turn == turn:
+		n = -1
+	}
+	s.ended = ended
+	return n
 }
 
 // regionShift is the power of two that is the smallest size of a region with
@@ -234,15 +260,17 @@ func (a *Access) follow(off, n int64) Pattern {
 	a.clock++
 	at, oldest := a.find(off, n)
 	if at < 0 {
-		a.streams[oldest] = stream{next: off + n, used: a.clock, run: 1, stamp: a.clock}
-		a.last = oldest
-		return a.stray()
+		at, a.last = oldest, oldest
+		a.streams[at] = stream{next: off, stamp: a.clock}
 	}
 	s := &a.streams[at]
 	s.used = a.clock
 	if off+n > s.next {
 		s.next = off + n
 		s.run = min(s.run+1, settled)
+	}
+	if off == 0 && n >= startRead {
+		s.run = settled
 	}
 	if s.run < settled {
 		return a.stray()
@@ -263,37 +291,44 @@ func (a *Access) stray() Pattern {
 // Due notes a READ that was served from memory, and reports whether something
 // is to be done for its stream: there is a Task, or it has got to another piece
 // and nobody follows it. READs that are in memory are as good a sign of a
-// stream as others: with read-ahead next to none may be missing.
-func (a *Access) Due(off, n int64) bool {
+// stream as others: with read-ahead next to none may be missing. For streams see
+// Noted.
+func (a *Access) Due(off, n int64, tick uint32) (due bool, streams int64) {
 	if !a.mu.TryLock() {
-		return false // the next READ will do
+		return false, 0 // the next READ will do
 	}
 	defer a.mu.Unlock()
 	if a.follow(off, n) != Sequential {
-		return false
+		return false, 0
 	}
 	s := &a.streams[a.last]
+	streams = s.tell(a.size, tick)
 	if s.followed {
-		return !s.busy && s.due()
+		return !s.busy && s.due(), streams
 	}
-	if p := s.next/Piece + 1; s.asked != p {
+	if p := s.next/Piece + 1; s.asked != p && !s.ended {
 		s.asked = p
-		return true
+		return true, streams
 	}
-	return false
+	return false, streams
 }
 
 func (s *stream) due() bool {
 	p := s.next / Piece
+	if s.ended {
+		return s.dropped <= p
+	}
 	return s.looked <= p+lookPieces-1 || s.dropped < p-lagPieces
 }
 
 // Task is what is to be done for a stream that is followed: look at the pieces
 // [LookFrom, LookTo) and say with Absent which of them are wholly absent from
-// the page cache; drop those of [DropFrom, DropTo) that Mine says.
+// the page cache; drop those of [DropFrom, DropTo) that Mine says, up to the
+// byte Keep.
 type Task struct {
 	LookFrom, LookTo int64
 	DropFrom, DropTo int64
+	Keep             int64
 	absent           uint64
 	at               int
 	stamp            uint32
@@ -323,13 +358,19 @@ func (a *Access) Take(off, n int64) (t Task, ok bool) {
 	if !s.followed || s.looked <= p { // begins, or has jumped ahead of where it was looked at
 		s.followed, s.absent = true, 0
 		s.looked, s.dropped = p+1, p+1
+		if off == 0 && s.next == n { // nothing of it has been read yet
+			s.looked, s.dropped = 0, 0
+		}
 	}
 	if !s.due() {
 		return t, false
 	}
 	s.busy = true
 	t = Task{LookFrom: s.looked, LookTo: max(s.looked, p+lookPieces+1), DropFrom: s.dropped, DropTo: max(s.dropped, p-lagPieces+1),
-		absent: s.absent, at: at, stamp: s.stamp}
+		Keep: s.next, absent: s.absent, at: at, stamp: s.stamp}
+	if s.ended {
+		t.LookTo, t.DropTo, t.Keep = t.LookFrom, p+1, s.next-endReads*n
+	}
 	for i := t.LookFrom; i < t.LookTo; i++ {
 		t.absent &^= 1 << (i % 64)
 	}
