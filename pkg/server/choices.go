@@ -106,12 +106,21 @@ func (s *Server) loadChoices() error {
 			continue
 		}
 		ch.limits[l.name] = v
-		done = append(done, fmt.Sprintf("%s %d", l.name, v))
 	}
 	if err := s.chosen().checkPools(); err != nil {
-		delete(ch.limits, "buffer-pool")
-		delete(ch.limits, "direct-pool")
-		s.log.Warn().Msgf("buffer-pool and direct-pool are not restored: %v", err)
+		var left []string
+		for _, name := range []string{"buffer-pool", "direct-pool"} {
+			if _, ok := ch.limits[name]; ok {
+				left = append(left, name)
+				delete(ch.limits, name)
+			}
+		}
+		s.log.Warn().Msgf("%s not restored: %v", strings.Join(left, ", "), err)
+	}
+	for i := range limitTable {
+		if v, ok := ch.limits[limitTable[i].name]; ok {
+			done = append(done, fmt.Sprintf("%s %d", limitTable[i].name, v))
+		}
 	}
 	if len(done) > 0 {
 		s.log.Info().Str("file", ch.file).Strs("choices", done).Msg("restored what --persist kept")

@@ -460,3 +460,24 @@ func TestChoicesAtOnce(t *testing.T) {
 		t.Errorf("the file has %s, the server %s", got, want)
 	}
 }
+
+// TestPoolsNotRestored: kept pools that a flag makes impossible are told as not
+// restored, those alone that were kept, and nothing says that they were.
+func TestPoolsNotRestored(t *testing.T) {
+	cfg, _ := testConfig(t)
+	s, _ := begun(t, cfg)
+	setLimit(t, s, "direct-pool", 100, true)
+	setLimit(t, s, "max-queued", 2048, true)
+	stopped(t, s)
+
+	cfg.BufferPool, cfg.FromFlags = 16, map[string]bool{"buffer-pool": true}
+	s, log := begun(t, cfg)
+	defer stopped(t, s)
+	text := log.String()
+	if !strings.Contains(text, "WRN direct-pool not restored: direct-pool is 100 MiB; ") {
+		t.Errorf("no warning in\n%s", text)
+	}
+	if !strings.Contains(text, "max-queued 2048") || strings.Contains(text, "direct-pool 100") {
+		t.Errorf("what is told to be restored:\n%s", text)
+	}
+}
