@@ -318,6 +318,9 @@ func benchCheck(c *cli.Context) error {
 		if st, err := os.Stat(path.Dir(file)); err != nil || !st.IsDir() {
 			return usagef(c, "flag --html: %s is no directory", path.Dir(file))
 		}
+		if st, err := os.Stat(file); err == nil && st.IsDir() {
+			return usagef(c, "flag --html: %s is a directory: name a file in it", file)
+		}
 	}
 	return nil
 }

@@ -128,6 +128,14 @@ func rate(bytesPerSecond float64) string {
 	return fmt.Sprintf("%.1f MB/s", bytesPerSecond/1e6)
 }
 
+// figure is a rate without its unit, in the one that rate has for like.
+func figure(bytesPerSecond, like float64) string {
+	if like >= 1e9 {
+		return fmt.Sprintf("%.2f", bytesPerSecond/1e9)
+	}
+	return fmt.Sprintf("%.1f", bytesPerSecond/1e6)
+}
+
 func nanoseconds(ns float64) string {
 	switch {
 	case ns >= 1e9:
@@ -211,9 +219,13 @@ func printComparison(w io.Writer, c *bench.Comparison) {
 		if m.CacheGrowth != nil {
 			cache = fmt.Sprintf("%+.0f MiB", m.CacheGrowth.Median/(1<<20))
 		}
+		if m.Runs == 0 { // it ended before: there is nothing to say of this mode
+			fmt.Fprintf(w, "%s\t0%s\t%d\n", m.Mode, strings.Repeat("\t-", 10), m.Errors)
+			continue
+		}
 		b, ratio := m.BytesPerSecond, m.BandwidthRatio
-		fmt.Fprintf(w, "%s\t%d\t%s\t%.2f-%.2f\t%.2f\t%.2f-%.2f\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", m.Mode, m.Runs,
-			rate(b.Median), b.Low/1e9, b.High/1e9, ratio.Median, ratio.Low, ratio.High,
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s-%s\t%.2f\t%.2f-%.2f\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", m.Mode, m.Runs,
+			rate(b.Median), figure(b.Low, b.Median), figure(b.High, b.Median), ratio.Median, ratio.Low, ratio.High,
 			nanoseconds(m.P50NS.Median), nanoseconds(m.P99NS.Median), nanoseconds(m.P999NS.Median), nanoseconds(m.MaxNS.Median), cpu, cache, m.Errors)
 	}
 }

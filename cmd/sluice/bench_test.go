@@ -177,6 +177,7 @@ func TestBenchRefuses(t *testing.T) {
 		{[]string{"bench", "--path", "/x", "--uid", "-1"}, "--uid: -1 is not an ID"},
 		{[]string{"bench", "--path", "/x", "--threads", "99"}, "--threads: 99"},
 		{[]string{"bench", "--path", "/x", "--html", "/no/such/dir/r.html"}, "--html: /no/such/dir is no directory"},
+		{[]string{"bench", "--path", "/x", "--html", "/"}, "--html: / is a directory"},
 		{[]string{"bench", "write", "--path", "/x", "--verify"}, "--verify is about READs"},
 		{[]string{"bench", "write", "--path", "/x", "--stable", "sometimes"}, "--stable"},
 		{[]string{"bench", "--jobs", "3", "compare", "--path", "/x"}, "flags stand behind compare"},
@@ -257,5 +258,20 @@ func TestBenchProgress(t *testing.T) {
 	p.done()
 	if want := "block 1 of 2, run 2 of 3, direct: running: 2s\nblock 1 of 2, run 2 of 3, direct: 1.50 GB/s\n"; out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
+// TestComparisonTable: an interval is in its median's unit, and a mode that never ran has no figures.
+func TestComparisonTable(t *testing.T) {
+	var out bytes.Buffer
+	printComparison(&out, &bench.Comparison{Modes: []bench.ModeSummary{
+		{Mode: "slow", Runs: 2, BytesPerSecond: bench.Interval{Median: 550e6, Low: 470e6, High: 1200e6}},
+		{Mode: "fast", Runs: 2, BytesPerSecond: bench.Interval{Median: 2e9, Low: 900e6, High: 3e9}},
+		{Mode: "never"},
+	}})
+	for _, want := range []string{"\nslow\t2\t550.0 MB/s\t470.0-1200.0\t", "\nfast\t2\t2.00 GB/s\t0.90-3.00\t", "\nnever\t0\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t0\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
 	}
 }

@@ -35,7 +35,7 @@ Examples:
 			&cli.StringSliceFlag{Name: "export", Usage: "`EXPORT`: 'DIR CLIENT(OPTIONS)', or DIR alone for this host with rw,insecure,no_root_squash; repeatable"},
 			&cli.StringFlag{Name: "listen", Value: d.Listen, Usage: "`ADDR:PORT` of NFS and MOUNT"},
 			&cli.StringFlag{Name: "admin", EnvVars: []string{adminEnv}, Value: d.Admin, Usage: "`SOCKET` for the other commands"},
-			&cli.StringFlag{Name: "state", Value: d.State, Usage: "`DIR` of what must survive a restart (the file handles' key, NFSv4 clients)"},
+			&cli.StringFlag{Name: "state", Value: d.State, Usage: "`DIR` of what must survive a restart (the file handles' key, NFSv4 clients, kept choices)"},
 			&cli.StringFlag{Name: "read-mode", Value: d.ReadMode, Usage: "`MODE` of READ: buffered, dontcache, direct or auto"},
 			&cli.StringFlag{Name: "write-mode", Value: d.WriteMode, Usage: "`MODE` of WRITE: buffered, dontcache, direct or auto"},
 			&cli.StringFlag{Name: "rpcbind", Value: d.Rpcbind, Usage: "`HOW`: auto (register when one runs), off, or embedded (be the portmapper on port 111)"},
