@@ -9,8 +9,8 @@
 //
 //	writing       buffered   the range has dirty pages: a direct read would wait for their write-back
 //	fits          buffered   all that was read lately fits in the page cache, and memory is not short
-//	room          buffered   it doesn't, but there is memory that nothing occupies
 //	streaming     dontcache  one of few streams: read ahead by the kernel and dropped behind
+//	room          buffered   there is memory that nothing occupies
 //	read_ahead    buffered   one of more streams, for all of which the kernel can read ahead in this memory
 //	small         buffered   too small for direct I/O to pay
 //	random        dontcache  the same, at random: most of what is cached would be dropped unread
@@ -116,10 +116,10 @@ func (q *question) decide() (Mode, choice) {
 		return Buffered, choiceWriting
 	case fits && !q.short:
 		return Buffered, choiceFits
-	case q.spare && !q.short:
-		return Buffered, choiceRoom
 	case q.pattern == filecache.Sequential && q.streams*filecache.FollowedBytes <= q.room/followOf:
 		return DontCache, choiceStreaming
+	case q.spare && !q.short:
+		return Buffered, choiceRoom
 	case q.pattern == filecache.Sequential && !q.stalled && q.streams*q.ahead <= q.room/10*aheadOf:
 		return Buffered, choiceAhead
 	case q.count < largeRead && q.pattern == filecache.Random && !q.admit:

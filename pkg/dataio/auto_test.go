@@ -40,6 +40,7 @@ func TestDecide(t *testing.T) {
 		{"3.125 times memory, 1 job", question{count: big, pattern: seq, room: gib, share: 3 * gib, streams: 1}, DontCache, choiceStreaming},
 		{"the same, small records", question{count: 47008, pattern: seq, room: gib, share: 3 * gib, streams: 1}, DontCache, choiceStreaming},
 		{"the same, many jobs", question{count: 47008, pattern: seq, room: gib, share: 3 * gib, streams: 64, ahead: 16 << 20}, Buffered, choiceSmall},
+		{"free memory would take one stream, which is dropped all the same", question{count: big, pattern: seq, room: gib, share: 3 * gib, streams: 1, spare: true}, DontCache, choiceStreaming},
 		{"free memory takes it", question{count: big, pattern: seq, room: gib, share: 3 * gib, streams: 64, spare: true}, Buffered, choiceRoom},
 		{"large and at random", question{count: big, pattern: rnd, room: gib, share: 3 * gib}, Direct, choiceLarge},
 		{"large, not settled", question{count: big, pattern: unsettled, room: gib, share: 3 * gib}, Direct, choiceLarge},

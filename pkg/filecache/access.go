@@ -77,6 +77,10 @@ const (
 	lagPieces  = 2
 )
 
+// askPieces is how many pieces a stream that nobody follows is served from memory
+// until somebody has to decide anew.
+const askPieces = 4
+
 // Streams in flight hold this much of the page cache each, in bytes.
 const FollowedBytes = (lookPieces + lagPieces - 1) * Piece
 
@@ -88,7 +92,7 @@ type stream struct {
 	turn  uint32 // when last told of, plus 1
 	stamp uint32 // Access.clock when it began, to tell it from its successor
 
-	asked           int64 // the piece, plus 1, in which Due was true last, while not followed
+	asked           int64 // the askPieces, plus 1, in which Due was true last, while not followed
 	followed        bool
 	ended           bool  // it was at the end of the file when last noted
 	busy            bool  // somebody has its Task
@@ -289,8 +293,8 @@ func (a *Access) stray() Pattern {
 }
 
 // Due notes a READ that was served from memory, and reports whether something
-// is to be done for its stream: there is a Task, or it has got to another piece
-// and nobody follows it. READs that are in memory are as good a sign of a
+// is to be done for its stream: there is a Task, or nobody follows it and it has
+// got some pieces further. READs that are in memory are as good a sign of a
 // stream as others: with read-ahead next to none may be missing. For streams see
 // Noted.
 func (a *Access) Due(off, n int64, tick uint32) (due bool, streams int64) {
@@ -306,7 +310,7 @@ func (a *Access) Due(off, n int64, tick uint32) (due bool, streams int64) {
 	if s.followed {
 		return !s.busy && s.due(), streams
 	}
-	if p := s.next/Piece + 1; s.asked != p && !s.ended {
+	if p := s.next/(askPieces*Piece) + 1; s.asked != p && !s.ended {
 		s.asked = p
 		return true, streams
 	}
