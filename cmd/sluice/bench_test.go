@@ -216,6 +216,10 @@ func TestBenchTellsOfUnknownModesBeforeItPrepares(t *testing.T) {
 		t.Errorf("status %d, %s", status, stderr)
 	}
 	l.want(t, `.*\nserver +buffered +buffered.*`, "mode")
+	status, _, stderr = command(t, append(l.load("compare"), "--admin", l.socket(), "--export", "/nowhere")...)
+	if status != exitFailed || !strings.Contains(stderr, "/nowhere") || strings.Contains(stderr, "could not be set again") {
+		t.Errorf("an export that isn't there: status %d, %q; nothing was changed, so there is nothing to set again", status, stderr)
+	}
 }
 
 // TestBenchProgress: a bar on a terminal, a line for each step elsewhere, and

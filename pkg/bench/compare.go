@@ -108,15 +108,24 @@ func (o *CompareOptions) switching(ctx context.Context, w *Workload, path string
 	if err != nil {
 		return err
 	}
+	touched := false // something was changed, or may have been: a request was broken off
+	set := func(list []setting) error {
+		n, err := o.set(ctx, c, list)
+		touched = touched || n > 0 || ctx.Err() != nil
+		return err
+	}
 	defer func() {
+		if !touched {
+			return
+		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTimeout)
 		defer cancel()
-		if rerr := o.set(ctx, c, before); rerr != nil {
+		if _, rerr := o.set(ctx, c, before); rerr != nil {
 			err = errors.Join(err, fmt.Errorf("the modes that were set before could not be set again: %w; see `sluice mode`", rerr))
 		}
 	}()
 	for _, m := range o.Modes {
-		if err := o.set(ctx, c, o.settings(w, m)); err != nil {
+		if err := set(o.settings(w, m)); err != nil {
 			return fmt.Errorf("--modes: %s: %w", m, err)
 		}
 	}
@@ -143,7 +152,7 @@ func (b *Bench) Compare(ctx context.Context, o CompareOptions) (runs []Run, err 
 }
 
 func (b *Bench) inMode(ctx context.Context, c *admin.Client, o *CompareOptions, mode string, block, order int) (Run, error) {
-	if err := o.set(ctx, c, o.settings(&b.w, mode)); err != nil {
+	if _, err := o.set(ctx, c, o.settings(&b.w, mode)); err != nil {
 		return Run{}, err
 	}
 	if o.LocalDir != "" {
@@ -218,13 +227,15 @@ func isOurs(client string) bool {
 	return false
 }
 
-func (o *CompareOptions) set(ctx context.Context, c *admin.Client, list []setting) error {
+// set sets modes, in order, and returns how many it has set.
+func (o *CompareOptions) set(ctx context.Context, c *admin.Client, list []setting) (n int, err error) {
 	for _, s := range list {
 		if err := c.Do(ctx, http.MethodPut, admin.PathIOMode, admin.ModeChange{Op: s.op, Mode: s.mode, Export: o.Export}, nil); err != nil {
-			return err
+			return n, err
 		}
+		n++
 	}
-	return nil
+	return n, nil
 }
 
 // Summarize sums up the runs of a comparison, mode by mode. Blocks that lack a
