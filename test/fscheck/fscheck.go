@@ -137,5 +137,5 @@ func (r *run) emptyDir(name string) (string, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return "", err
 	}
-	return dir, os.Mkdir(dir, 0o755)
+	return dir, os.MkdirAll(dir, 0o755) // a server that is killed may have made it before its answer
 }

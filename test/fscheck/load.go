@@ -36,7 +36,7 @@ func load(r *run) error {
 	err = parallel(int(r.int("workers", 4)), func(id int) error {
 		rng := rand.New(rand.NewPCG(uint64(id), 5))
 		own := filepath.Join(dir, fmt.Sprint("worker", id))
-		if err := os.Mkdir(own, 0o755); err != nil {
+		if err := os.MkdirAll(own, 0o755); err != nil { // made already, if a server was killed before its answer
 			return err
 		}
 		last := false
